@@ -1,0 +1,65 @@
+// Package codec compresses payloads before they are stored. A codec's number stands beside each
+// body, so that a store can hold bodies of several kinds.
+package codec
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// The codecs. Numbers are kept in stores and never reused.
+const (
+	Raw  = 0
+	Zstd = 1
+)
+
+// MaxBody bounds what a stored body may expand to: more than any payload that GitHub sends.
+const MaxBody = 128 << 20
+
+// Small windows and low memory: with the encoder's defaults its memory traffic halves the rate of
+// a whole receiver.
+var encoders = sync.Pool{New: func() any {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(64<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return e
+}}
+
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderMaxMemory(MaxBody), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return d
+})
+
+// Encode appends the compressed body to dst and names the codec: Raw where compression gains nothing.
+func Encode(dst, body []byte) ([]byte, int) {
+	e := encoders.Get().(*zstd.Encoder)
+	out := e.EncodeAll(body, dst)
+	encoders.Put(e)
+	if len(out)-len(dst) >= len(body) {
+		return append(out[:len(dst)], body...), Raw
+	}
+	return out, Zstd
+}
+
+// Decode returns the body as it was given to Encode. It is safe for concurrent use.
+func Decode(codec int, b []byte) ([]byte, error) {
+	switch codec {
+	case Raw:
+		return b, nil
+	case Zstd:
+		body, err := decoder().DecodeAll(b, nil)
+		if err != nil {
+			return nil, fmt.Errorf("decompressing a stored body: %w", err)
+		}
+		return body, nil
+	}
+	return nil, fmt.Errorf("a stored body has the unknown codec %d; was it written by a newer preloop?", codec)
+}
