@@ -88,7 +88,7 @@ func (s *Set) TryProbe(ctx context.Context, key string, call func(context.Contex
 		state, won = state.TryProbe(now, s.settings, s.owner)
 		return state
 	})
-	if !won || taken.Probe.Owner != s.owner {
+	if !won {
 		return false
 	}
 	limited, cancel := context.WithDeadline(ctx, taken.Probe.Deadline)

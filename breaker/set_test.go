@@ -333,6 +333,36 @@ func TestOtherNodesWaitToo(t *testing.T) {
 	})
 }
 
+func TestFailuresOfNodesAddUp(t *testing.T) {
+	store := &memory{}
+	a, b := node("a", store), node("b", store)
+	report(t, b, cred, up) // b knows the empty store, and not what a tells it next
+	report(t, a, cred, down)
+	report(t, a, cred, down)
+	if wait := report(t, b, cred, down); wait < 29*time.Second {
+		t.Errorf("the third failure, met by another node: wait %s", wait)
+	}
+}
+
+// TestShortWaitIsProbedInTime opens a breaker while Run sleeps for longer than its interval.
+func TestShortWaitIsProbedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := node("a", nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Run(ctx, func(string) func(context.Context) Result {
+			return func(context.Context) Result { return up }
+		})
+		time.Sleep(100 * time.Millisecond)
+		report(t, s, cred, Result{Kind: RateLimited, Wait: time.Second})
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		if wait := s.Wait(cred, time.Now()); wait != 0 {
+			t.Errorf("wait %s", wait)
+		}
+	})
+}
+
 func TestStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}

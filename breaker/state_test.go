@@ -13,6 +13,7 @@ type script struct {
 	State
 	now time.Time
 	c   Settings
+	won int64 // generation of the last probe that was given away
 }
 
 func (s *script) after(d time.Duration) *script { s.now = s.now.Add(d); return s }
@@ -28,7 +29,7 @@ func (s *script) limit(d time.Duration) *script {
 func (s *script) succeed() *script           { s.State = s.Success(s.now, s.c); return s }
 func (s *script) probe(owner string) *script { s.State, _ = s.TryProbe(s.now, s.c, owner); return s }
 func (s *script) report(owner string, r Result) *script {
-	s.State = s.ProbeResult(s.now, s.c, owner, s.Generation, r)
+	s.State = s.ProbeResult(s.now, s.c, owner, s.won, r)
 	return s
 }
 func (s *script) open() *script { return s.fail().fail().fail() }
@@ -86,6 +87,16 @@ func TestRules(t *testing.T) {
 				s.open().after(30*sec).probe("a").after(60*sec).report("a", Result{Kind: Reachable})
 			},
 			want: want{open: true, wait: 60 * sec, failures: 4, trips: 1},
+		},
+		"report of the owner's earlier probe is late": {
+			do: func(s *script) {
+				s.open().after(30 * sec).probe("a")
+				first := s.won
+				s.after(120 * sec).probe("a")
+				s.won = first
+				s.report("a", Result{Kind: Reachable})
+			},
+			want: want{open: true, wait: 5 * sec, failures: 4, trips: 1},
 		},
 		"another owner's report is late": {
 			do:   func(s *script) { s.open().after(30*sec).probe("a").report("b", Result{Kind: Reachable}) },
