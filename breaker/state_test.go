@@ -26,8 +26,14 @@ func (s *script) limit(d time.Duration) *script {
 	s.State = s.State.RateLimit(s.now, s.c, d, "429")
 	return s
 }
-func (s *script) succeed() *script           { s.State = s.Success(s.now, s.c); return s }
-func (s *script) probe(owner string) *script { s.State, _ = s.TryProbe(s.now, s.c, owner); return s }
+func (s *script) succeed() *script { s.State = s.Success(s.now, s.c); return s }
+func (s *script) probe(owner string) *script {
+	var ok bool
+	if s.State, ok = s.TryProbe(s.now, s.c, owner); ok {
+		s.won = s.Generation
+	}
+	return s
+}
 func (s *script) report(owner string, r Result) *script {
 	s.State = s.ProbeResult(s.now, s.c, owner, s.won, r)
 	return s
