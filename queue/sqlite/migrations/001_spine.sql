@@ -37,8 +37,10 @@ CREATE TABLE deliveries (
   decisions     TEXT    NOT NULL DEFAULT ''    -- JSON array
 ) STRICT;
 CREATE UNIQUE INDEX deliveries_key ON deliveries (guid, source);
-CREATE INDEX deliveries_due ON deliveries (seq) WHERE due_at IS NOT NULL;
+CREATE INDEX deliveries_due ON deliveries (seq, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX deliveries_failed ON deliveries (seq) WHERE state = 'failed';
+CREATE INDEX deliveries_repo ON deliveries (repo COLLATE NOCASE, seq);
+CREATE INDEX deliveries_event ON deliveries (event, seq);
 CREATE INDEX deliveries_finished ON deliveries (finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -101,6 +103,8 @@ CREATE UNIQUE INDEX runs_once ON runs (delivery_seq, trigger, generation);
 CREATE INDEX runs_guid ON runs (guid, trigger);
 CREATE INDEX runs_live ON runs (trigger, state, delivery_seq, generation) WHERE state IN ('waiting', 'running', 'routing', 'uncertain');
 CREATE INDEX runs_subject ON runs (trigger, subject_key, created_at) WHERE subject_key <> '';
+CREATE INDEX runs_serial ON runs (trigger, serialize_key, state, delivery_seq, generation) WHERE serialize_key <> '' AND state IN ('waiting', 'running');
+CREATE INDEX runs_follow ON runs (trigger, subject_key, state, delivery_seq, generation) WHERE follows = 1 AND state IN ('waiting', 'running', 'routing');
 CREATE INDEX runs_lease ON runs (lease_until) WHERE lease_until IS NOT NULL;
 CREATE INDEX runs_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX runs_expires ON runs (expires_at) WHERE expires_at IS NOT NULL;
