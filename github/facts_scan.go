@@ -248,27 +248,33 @@ func skipString(data []byte, i int) (end int, escaped, ok bool) {
 		spaces    = ones * ' '
 	)
 	for {
-		for i+8 <= len(data) {
+		for {
+			if i+8 > len(data) {
+				for i < len(data) && data[i] >= ' ' && data[i] != '"' && data[i] != '\\' {
+					i++
+				}
+				if i >= len(data) {
+					return i, escaped, false
+				}
+				break
+			}
 			w := binary.LittleEndian.Uint64(data[i:])
 			q, b := w^quotes, w^backslash
-			hit := ((q-ones)&^q | (b-ones)&^b | (w-spaces)&^w) & highs
-			if hit != 0 {
+			if hit := ((q-ones)&^q | (b-ones)&^b | (w-spaces)&^w) & highs; hit != 0 {
 				i += bits.TrailingZeros64(hit) / 8
 				break
 			}
 			i += 8
 		}
-		for i < len(data) && data[i] >= ' ' && data[i] != '"' && data[i] != '\\' {
-			i++
-		}
-		if i >= len(data) || data[i] < ' ' {
-			return i, escaped, false
-		}
-		if data[i] == '"' {
+		switch data[i] {
+		case '"':
 			return i + 1, escaped, true
-		}
-		escaped = true
-		if i, ok = skipEscape(data, i); !ok {
+		case '\\':
+			escaped = true
+			if i, ok = skipEscape(data, i); !ok {
+				return i, escaped, false
+			}
+		default: // a control character
 			return i, escaped, false
 		}
 	}
