@@ -1,0 +1,294 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// override is a value from the environment or the command line and the key that it overrides.
+type override struct {
+	name, text string
+	key        string
+	set        setter
+}
+
+func (r *reader) override(all []override) {
+	for _, o := range all {
+		if o.text == "" {
+			continue
+		}
+		r.at[o.key] = place{name: o.name}
+		if err := o.set(o.text); err != nil {
+			r.failAt(o.key, "%v", err)
+		}
+	}
+}
+
+// environment reads every variable that stands for a key.
+func (c *Config) environment(r *reader) {
+	w := &c.Watchdog
+	all := []override{
+		{name: "PRELOOP_LISTEN", key: "listen", set: address(&c.Listen)},
+		{name: "PRELOOP_STORE_URL", key: "store", set: storeURL(&c.Store, "")},
+		{name: "PRELOOP_PUBLIC_URL", key: "public_url", set: webURL(&c.PublicURL)},
+		{name: "PRELOOP_SYSTEM_TOKEN", key: "system_token", set: systemToken(&c.SystemToken)},
+		{name: "PRELOOP_SERVER_URL", key: "server", set: webURL(&c.ServerURL)},
+		{name: "PRELOOP_GITHUB_API_URL", key: "github_api_url", set: apiURL(&c.GitHubAPIURL)},
+		{name: "PRELOOP_WEBHOOK_WATCHDOG", key: "watchdog.enabled", set: boolean(&w.Enabled)},
+		{name: "PRELOOP_WEBHOOK_WATCHDOG_INTERVAL_SECS", key: "watchdog.every", set: seconds(&w.Every, watchdogFloor)},
+		{name: "PRELOOP_WEBHOOK_WATCHDOG_GRACE_SECS", key: "watchdog.grace", set: seconds(&w.Grace, 0)},
+		{name: "PRELOOP_WEBHOOK_WATCHDOG_MAX_ATTEMPTS", key: "watchdog.max_attempts", set: count(&w.MaxAttempts, 1)},
+		{name: "PRELOOP_WEBHOOK_WATCHDOG_MAX_PAGES", key: "watchdog.max_pages", set: count(&w.MaxPages, 1)},
+		{name: "PRELOOP_GITHUB_BREAKER", key: "breaker.enabled", set: boolean(&c.Breaker.Enabled)},
+		{name: "PRELOOP_GITHUB_BREAKER_THRESHOLD", key: "breaker.threshold", set: count(&c.Breaker.Threshold, 1)},
+		{name: "PRELOOP_WEBHOOK_HEALTH_INTERVAL_SECS", key: "app_monitor.every", set: seconds(&c.AppMonitor.Every, monitorFloor)},
+	}
+	for i := range all {
+		all[i].text = r.env(all[i].name)
+	}
+	r.override(all)
+	for _, a := range append(r.appsFromJSON(), r.appFromVariables()...) {
+		c.putApp(r, a)
+	}
+}
+
+func (c *Config) flags(r *reader) {
+	f := r.options.Flags
+	r.override([]override{
+		{"--listen", f.Listen, "listen", address(&c.Listen)},
+		{"--operator-listen", f.OperatorListen, "operator_listen", address(&c.OperatorListen)},
+		{"--store", f.Store, "store", storeURL(&c.Store, "")},
+		{"--public-url", f.PublicURL, "public_url", webURL(&c.PublicURL)},
+		{"--server", f.Server, "server", webURL(&c.ServerURL)},
+		{"--components", f.Components, "components", components(&c.Components)},
+	})
+}
+
+func components(dst *[]string) setter {
+	return func(text string) error {
+		var all []string
+		for word := range strings.SplitSeq(text, ",") {
+			var name string
+			if err := oneOf(&name, Components...)(strings.TrimSpace(word)); err != nil {
+				return err
+			}
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+		*dst = all
+		return nil
+	}
+}
+
+// putApp adds an app of the environment. It has the last word on an app of the file with the same
+// id: what it brings replaces what the file says, the rest stays.
+func (c *Config) putApp(r *reader, a App) {
+	for i := range c.Apps {
+		b := &c.Apps[i]
+		if b.ID != a.ID || a.ID == 0 || r.at[b.path].name != "" {
+			continue
+		}
+		if a.Name != "" {
+			b.Name = a.Name
+		}
+		if a.ClientID != "" {
+			b.ClientID = a.ClientID
+		}
+		if a.PrivateKey.IsSet() {
+			b.PrivateKey = a.PrivateKey
+		}
+		if len(a.WebhookSecrets) > 0 {
+			b.WebhookSecrets = a.WebhookSecrets
+			r.at[join(b.path, "webhook_secrets")] = r.at[a.path]
+		}
+		return
+	}
+	if a.Name == "" {
+		a.Name = a.Key()
+	}
+	c.Apps = append(c.Apps, a)
+}
+
+// appFromVariables gives the app of a set-up without a file: at most one. A variable that the file
+// names with {env: …} belongs to that place and does not count here.
+func (r *reader) appFromVariables() []App {
+	const (
+		idVar, keyVar, pathVar = "PRELOOP_GITHUB_APP_ID", "PRELOOP_GITHUB_APP_PRIVATE_KEY", "PRELOOP_GITHUB_APP_PRIVATE_KEY_PATH"
+		secretVar              = "PRELOOP_WEBHOOK_SECRET"
+	)
+	own := func(name string) string {
+		if r.namedInEnv[name] {
+			return ""
+		}
+		return r.env(name)
+	}
+	fail := func(name, format string, args ...any) {
+		r.errs = append(r.errs, &Error{Field: name, Message: fmt.Sprintf(format, args...)})
+	}
+	id, key, path := own(idVar), own(keyVar), own(pathVar)
+	secret := strings.TrimRight(own(secretVar), "\r\n")
+	a := App{path: secretVar}
+	if id != "" {
+		a.path = idVar
+		if err := identifier(&a.ID)(id); err != nil {
+			fail(idVar, "%v", err)
+		}
+	}
+	r.at[a.path] = place{name: a.path}
+	switch {
+	case key != "" && path != "":
+		fail(pathVar, "%s is set too: the key is in one place", keyVar)
+	case key != "":
+		a.PrivateKey = r.checkedKey(keyVar, unescapeNewlines(key), nil)
+	case path != "":
+		text, err := readSecret(path)
+		a.PrivateKey = r.checkedKey(pathVar, text, err)
+	}
+	if id == "" && key+path != "" {
+		fail(pathOr(key, keyVar, pathVar), "%s is not set: whose key is this?", idVar)
+	}
+	if secret != "" {
+		a.WebhookSecrets = []NamedSecret{{Name: secretVar, Value: r.remember(secret)}}
+	}
+	if id == "" && secret == "" {
+		return nil
+	}
+	return []App{a}
+}
+
+func pathOr(key, keyVar, pathVar string) string {
+	if key != "" {
+		return keyVar
+	}
+	return pathVar
+}
+
+func (r *reader) checkedKey(name, text string, err error) Secret {
+	if err == nil {
+		err = checkKey(text)
+	}
+	if err != nil {
+		if !r.options.LenientSecrets {
+			r.errs = append(r.errs, &Error{Field: name, Message: err.Error()})
+		}
+		return Secret{}
+	}
+	return r.remember(text)
+}
+
+// unescapeNewlines mends a PEM whose line ends an environment file could only write as \n.
+func unescapeNewlines(key string) string {
+	if strings.Contains(key, "\n") {
+		return key
+	}
+	return strings.ReplaceAll(key, `\n`, "\n")
+}
+
+const appsVar = "PRELOOP_GITHUB_APPS_JSON"
+
+// jsonApp is an element of PRELOOP_GITHUB_APPS_JSON. The variable is itself a place for secrets,
+// so they stand in it.
+type jsonApp struct {
+	ID             json.Number `json:"id"`
+	Name           string      `json:"name"`
+	ClientID       string      `json:"client_id"`
+	PrivateKey     string      `json:"private_key"`
+	PrivateKeyPath string      `json:"private_key_path"`
+	WebhookSecret  string      `json:"webhook_secret"`
+	WebhookSecrets []struct {
+		Name   string `json:"name"`
+		Secret string `json:"secret"`
+	} `json:"webhook_secrets"`
+}
+
+func (r *reader) appsFromJSON() []App {
+	text := r.env(appsVar)
+	if text == "" || r.namedInEnv[appsVar] {
+		return nil
+	}
+	var raw []jsonApp
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&raw)
+	if err == nil {
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the array")
+		}
+	}
+	if err != nil {
+		r.errs = append(r.errs, &Error{Field: appsVar, Message: jsonMessage(err, decoder.InputOffset())})
+		return nil
+	}
+	apps := make([]App, len(raw))
+	for i, j := range raw {
+		apps[i] = r.appFromJSON(j, i)
+	}
+	return apps
+}
+
+func (r *reader) appFromJSON(j jsonApp, i int) App {
+	a := App{ClientID: j.ClientID, path: fmt.Sprintf("%s[%d]", appsVar, i)}
+	r.at[a.path] = place{name: a.path}
+	fail := func(key string, err error) {
+		if err != nil {
+			r.errs = append(r.errs, &Error{Field: join(a.path, key), Message: err.Error()})
+		}
+	}
+	fail("id", identifier(&a.ID)(j.ID.String()))
+	if j.Name != "" {
+		fail("name", sourceLabel(&a.Name)(j.Name))
+	}
+	switch {
+	case j.PrivateKey != "" && j.PrivateKeyPath != "":
+		fail("private_key_path", errors.New("private_key is given too: the key is in one place"))
+	case j.PrivateKey != "":
+		a.PrivateKey = r.checkedKey(join(a.path, "private_key"), unescapeNewlines(j.PrivateKey), nil)
+	case j.PrivateKeyPath != "":
+		text, err := readSecret(j.PrivateKeyPath)
+		a.PrivateKey = r.checkedKey(join(a.path, "private_key_path"), text, err)
+	}
+	if j.WebhookSecret != "" {
+		a.WebhookSecrets = append(a.WebhookSecrets, NamedSecret{"webhook_secret", r.remember(j.WebhookSecret)})
+	}
+	for n, s := range j.WebhookSecrets {
+		key := "webhook_secrets[" + strconv.Itoa(n) + "]"
+		name := s.Name
+		if name == "" {
+			name = key
+		}
+		taken := slices.ContainsFunc(a.WebhookSecrets, func(other NamedSecret) bool { return other.Name == name })
+		switch {
+		case taken:
+			fail(key, fmt.Errorf("the name %q is taken", name))
+		case strings.TrimRight(s.Secret, "\r\n") == "":
+			fail(key, errors.New("the secret is empty"))
+		default:
+			a.WebhookSecrets = append(a.WebhookSecrets, NamedSecret{name, r.remember(strings.TrimRight(s.Secret, "\r\n"))})
+		}
+	}
+	return a
+}
+
+// jsonMessage says what is wrong without repeating any of the text, which holds secrets.
+func jsonMessage(err error, offset int64) string {
+	const want = `want [{"id": 1, "private_key_path": "…", "webhook_secret": "…"}, …]`
+	var (
+		syntax *json.SyntaxError
+		kind   *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("this is not JSON, from byte %d on; %s", syntax.Offset, want)
+	case errors.As(err, &kind):
+		return fmt.Sprintf("a value of the wrong kind for %q; %s", kind.Field, want)
+	case strings.HasPrefix(err.Error(), "json: unknown field "):
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	return fmt.Sprintf("wrong near byte %d; %s", offset, want)
+}

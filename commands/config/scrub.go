@@ -1,0 +1,98 @@
+package config
+
+import (
+	"cmp"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed-de999ace/preloop/queue/trigger"
+)
+
+// SecretEnvNames lists the variables of preloop's own environment that hold, or may hold, a
+// secret of preloop's: what a command must not inherit.
+func (c *Config) SecretEnvNames() []string {
+	names := append([]string{
+		"PRELOOP_SYSTEM_TOKEN", "PRELOOP_WEBHOOK_SECRET", "PRELOOP_GITHUB_APP_PRIVATE_KEY", appsVar, "PRELOOP_STORE_URL",
+	}, c.secretEnv...)
+	if c.Store.Kind == Postgres {
+		names = append(names, "PGPASSWORD")
+	}
+	// A hook without a token of its own takes gh's, which then is one of preloop's secrets.
+	if slices.ContainsFunc(c.Hooks, func(h Hook) bool { return h.ID != 0 && !h.Token.IsSet() }) {
+		names = append(names, "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// SecretValues lists every secret for masking output, the longest first, so that one that
+// contains another is masked whole. Values below four characters are left out: masking them would
+// only destroy the output.
+func (c *Config) SecretValues() []string {
+	values := slices.Concat(c.Store.passwords(), c.StoreListen.passwords(), []string{
+		c.SystemToken.Reveal(), c.Store.URL.Reveal(), c.StoreListen.URL.Reveal(),
+	})
+	for _, s := range c.secrets {
+		values = append(values, s.Reveal())
+	}
+	values = slices.DeleteFunc(values, func(v string) bool { return len(v) < 4 })
+	slices.SortFunc(values, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return slices.Compact(values)
+}
+
+// TriggersHash names this set of triggers: equal on every node whose triggers are equal once
+// defaults and ceilings are applied, in whatever order they are written. It may be published:
+// targets' secrets and headers enter it only through a slow, salted digest.
+func (c *Config) TriggersHash() string {
+	specs := make([]trigger.Spec, len(c.Triggers))
+	for i, t := range c.Triggers {
+		t.Run = digested(t.Run, t.Name)
+		if t.FollowUp != nil {
+			f := *t.FollowUp
+			f.Target = digested(f.Target, t.Name)
+			t.FollowUp = &f
+		}
+		if t.Probe != nil {
+			p := digested(*t.Probe, t.Name)
+			t.Probe = &p
+		}
+		specs[i] = t
+	}
+	slices.SortFunc(specs, func(a, b trigger.Spec) int { return cmp.Compare(a.Name, b.Name) })
+	data, err := json.Marshal(specs)
+	if err != nil {
+		panic(fmt.Sprintf("encoding triggers: %v", err)) // strings, numbers and maps of strings always encode
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func digested(t trigger.Target, salt string) trigger.Target {
+	if t.HTTP == nil {
+		return t
+	}
+	h := *t.HTTP
+	if h.Secret != nil {
+		h.Secret = []byte(digest(string(h.Secret), salt))
+	}
+	h.Headers = maps.Clone(h.Headers)
+	for name, text := range h.Headers {
+		h.Headers[name] = digest(text, salt)
+	}
+	t.HTTP = &h
+	return t
+}
+
+func digest(secret, salt string) string {
+	// Some milliseconds each: dear to guess, cheap at a reload.
+	key, err := pbkdf2.Key(sha256.New, secret, []byte("preloop triggers: "+salt), 20_000, 16)
+	if err != nil {
+		panic(fmt.Sprintf("digesting a secret: %v", err)) // only in FIPS mode, for keys shorter than this
+	}
+	return hex.EncodeToString(key)
+}
