@@ -32,13 +32,18 @@ type OpenError struct {
 	Cause       string // the last error that was met
 }
 
-func (e *OpenError) Error() string {
+// Reason says what opened the breaker.
+func (e *OpenError) Reason() string {
 	what := "GitHub is unavailable"
 	if e.RateLimited {
 		what = "GitHub limits the rate"
 	}
 	if e.Cause != "" {
-		what += " (" + e.Cause + ")"
+		what += ", last: " + e.Cause
 	}
-	return fmt.Sprintf("%s: next try in %s", what, e.RetryIn.Round(time.Second))
+	return what
+}
+
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("%s; next try in %s", e.Reason(), e.RetryIn.Round(time.Second))
 }

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// hostPrefix begins the key of a host's breaker; any other key is a credential's.
-const hostPrefix = "host:"
+// HostPrefix begins the key of a host's breaker; any other key is a credential's.
+const HostPrefix = "host:"
 
 // HostKey is the key of a host's breaker.
-func HostKey(host string) string { return hostPrefix + strings.ToLower(host) }
+func HostKey(host string) string { return HostPrefix + strings.ToLower(host) }
 
 // AppKey is the key of the breaker of an app's credential.
 func AppKey(source string) string { return "app:" + source }
@@ -210,7 +210,7 @@ func (s *Set) Snapshot(now time.Time) (host Status, credentials []Status) {
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
 		state := s.entries[key].state.At(now, s.settings)
 		abandoned := state.Open && state.Probe.Owner == "" && now.Sub(state.OpenUntil) > abandonedAfter
-		if strings.HasPrefix(key, hostPrefix) || abandoned {
+		if strings.HasPrefix(key, HostPrefix) || abandoned {
 			continue
 		}
 		credentials = append(credentials, state.status(key, now, s.settings))
