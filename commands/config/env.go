@@ -192,8 +192,13 @@ func unescapeNewlines(key string) string {
 
 const appsVar = "PRELOOP_GITHUB_APPS_JSON"
 
-// jsonApp is an element of PRELOOP_GITHUB_APPS_JSON. The variable is itself a place for secrets,
-// so they stand in it.
+// jsonApp is an element of PRELOOP_GITHUB_APPS_JSON, which is an array of
+//
+//	{"id": 12345, "name": "acme-bot", "client_id": "Iv23…",
+//	 "private_key": "-----BEGIN…" or "private_key_path": "/etc/preloop/acme-bot.pem",
+//	 "webhook_secret": "…" or "webhook_secrets": [{"name": "current", "secret": "…"}, …]}
+//
+// All but id may be left out. The variable is itself a place for secrets, so they stand in it.
 type jsonApp struct {
 	ID             json.Number `json:"id"`
 	Name           string      `json:"name"`
@@ -217,8 +222,8 @@ func (r *reader) appsFromJSON() []App {
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&raw)
 	if err == nil {
-		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the array")
+		if _, tail := decoder.Token(); !errors.Is(tail, io.EOF) {
+			err = errors.New("a tail")
 		}
 	}
 	if err != nil {
@@ -275,20 +280,26 @@ func (r *reader) appFromJSON(j jsonApp, i int) App {
 	return a
 }
 
-// jsonMessage says what is wrong without repeating any of the text, which holds secrets.
+// jsonMessage says what is wrong without repeating any value of the text, which holds secrets.
 func jsonMessage(err error, offset int64) string {
-	const want = `want [{"id": 1, "private_key_path": "…", "webhook_secret": "…"}, …]`
 	var (
 		syntax *json.SyntaxError
 		kind   *json.UnmarshalTypeError
+		what   string
 	)
 	switch {
 	case errors.As(err, &syntax):
-		return fmt.Sprintf("this is not JSON, from byte %d on; %s", syntax.Offset, want)
+		what = fmt.Sprintf("this is not JSON, from byte %d on", syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		what = "the JSON ends too early"
+	case errors.As(err, &kind) && kind.Field != "":
+		what = fmt.Sprintf("the value of %q is of the wrong kind", kind.Field)
 	case errors.As(err, &kind):
-		return fmt.Sprintf("a value of the wrong kind for %q; %s", kind.Field, want)
+		what = "this is not an array of objects"
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
 		return strings.TrimPrefix(err.Error(), "json: ")
+	default:
+		what = fmt.Sprintf("something is wrong near byte %d", offset)
 	}
-	return fmt.Sprintf("wrong near byte %d; %s", offset, want)
+	return what + `; want [{"id": 1, "private_key_path": "…", "webhook_secret": "…"}, …]`
 }

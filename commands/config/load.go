@@ -103,6 +103,8 @@ func (r *reader) usualPlaces() []string {
 
 // env gives a variable; an empty one counts as unset, as container files leave them.
 func (r *reader) env(name string) string {
-	text, _ := r.options.LookupEnv(name)
-	return text
+	if text, ok := r.options.LookupEnv(name); ok {
+		return text
+	}
+	return ""
 }

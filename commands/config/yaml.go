@@ -64,7 +64,7 @@ func (r *reader) parse(data []byte) (root value, ok bool) {
 		// Without a parse nobody knows what is a secret: show the line's key alone.
 		if p.line <= len(r.lines) {
 			if before, _, found := strings.Cut(r.lines[p.line-1], ":"); found {
-				r.cut[p.line] = len([]rune(before)) + 2
+				r.cut[p.line] = len([]rune(before)) + len(": ") + 1
 			}
 		}
 		r.report(p, "", "%s", syntax.Message)
@@ -130,7 +130,7 @@ func (v value) object(f fields) {
 	m, ok := v.resolved().(*ast.MappingNode)
 	if !ok {
 		if !v.null() {
-			v.fail("want a mapping (key: value), not %s", kind(v.resolved()))
+			v.wrongKind("a mapping (key: value)")
 		}
 		return
 	}
@@ -162,7 +162,7 @@ func (v value) list(item func(int, value)) {
 	s, ok := v.resolved().(*ast.SequenceNode)
 	if !ok {
 		if !v.null() {
-			v.fail("want a list, not %s", kind(v.resolved()))
+			v.wrongKind("a list")
 		}
 		return
 	}
@@ -185,7 +185,7 @@ func (v value) text() (string, bool) {
 	case *ast.NullNode:
 		v.fail("a value is missing")
 	default:
-		v.fail("want one value, not %s", kind(n))
+		v.wrongKind("one value")
 	}
 	return "", false
 }
@@ -193,8 +193,15 @@ func (v value) text() (string, bool) {
 // scalar reads one value with set.
 func scalar(set setter) func(value) {
 	return func(v value) {
-		if text, ok := v.text(); ok {
-			v.set(set, text)
+		text, ok := v.text()
+		if !ok {
+			return
+		}
+		if strings.Contains(text, "://") && strings.Contains(text, "@") {
+			v.r.hide(v.node) // a URL with credentials
+		}
+		if err := set(text); err != nil {
+			v.fail("%v", err)
 		}
 	}
 }
@@ -215,16 +222,16 @@ func words(dst *[]string) func(value) {
 	}
 }
 
-func (v value) set(set setter, text string) {
-	if err := set(text); err != nil {
-		v.fail("%v", err)
-	}
-}
-
 // given reports whether the object under v has a key.
 func (v value) given(key string) bool {
 	_, ok := v.r.at[join(v.path, key)]
 	return ok
+}
+
+// wrongKind reports a value of another shape. Nobody knows what it was meant to be: it may be secret.
+func (v value) wrongKind(want string) {
+	v.r.hide(v.node)
+	v.fail("want %s, not %s", want, kind(v.resolved()))
 }
 
 // missing reports that a key is not there, unless it may be the one that is misspelt.
