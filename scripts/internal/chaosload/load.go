@@ -99,7 +99,7 @@ func (l *load) deliver(ctx context.Context, senders []*harness.Sender, r *rand.R
 			return
 		}
 		l.note(func(s *sent) { s.failures++ })
-		if !sleep(ctx, 5*time.Millisecond+rand.N(20*time.Millisecond)) {
+		if !sleep(ctx, 5*time.Millisecond+upTo(r, 20*time.Millisecond)) {
 			return
 		}
 	}

@@ -134,7 +134,7 @@ func killLoop(ctx context.Context, o options, nodes []*harness.Node) (ready []ti
 		if time.Now().After(end) {
 			return nil, fmt.Errorf("out of time after %d kills", kill-1)
 		}
-		if !sleep(ctx, 20*time.Millisecond+rand.N(600*time.Millisecond)) {
+		if !sleep(ctx, 20*time.Millisecond+upTo(r, 600*time.Millisecond)) {
 			return nil, ctx.Err()
 		}
 		node := nodes[r.IntN(len(nodes))]
@@ -145,7 +145,7 @@ func killLoop(ctx context.Context, o options, nodes []*harness.Node) (ready []ti
 			return nil, err
 		}
 		if r.IntN(8) == 0 {
-			if !sleep(ctx, rand.N(100*time.Millisecond)) {
+			if !sleep(ctx, upTo(r, 100*time.Millisecond)) {
 				return nil, ctx.Err()
 			}
 			continue // the next kill may find it starting
@@ -168,6 +168,8 @@ func killLoop(ctx context.Context, o options, nodes []*harness.Node) (ready []ti
 	}
 	return ready, nil
 }
+
+func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
 func makeNodes(o options, dir, effects string) ([]*harness.Node, error) {
 	nodes := make([]*harness.Node, o.nodes)

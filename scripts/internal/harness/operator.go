@@ -70,7 +70,8 @@ func (o *Operator) Runs(ctx context.Context) (all []Run, err error) {
 	return all, err
 }
 
-// WaitIdle waits until the node reports that nothing is left to do.
+// WaitIdle waits until the node reports that nothing is left to do. It asks seldom enough not to
+// take part in what is measured.
 func (o *Operator) WaitIdle(ctx context.Context) error {
 	var last Status
 	for {
@@ -83,7 +84,7 @@ func (o *Operator) WaitIdle(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for an empty queue: out of time with %+v (last error: %v)", last, err)
-		case <-time.After(25 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
