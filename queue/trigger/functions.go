@@ -11,12 +11,14 @@ import (
 	"text/template"
 )
 
-// templateWork bounds one rendering: bytes that functions produce, and 64 for each element that
-// a range goes over. Without it two nested ranges over a long list would hold a worker for hours
-// while they print nothing.
+// templateWork bounds one rendering, to about a second: bytes that functions produce, with what
+// each call, each element of a range and each byte of JSON cost in comparison. Without it two
+// nested ranges over a long list would hold a worker for hours while they print nothing.
 const (
-	templateWork = 128 << 20
+	templateWork = 64 << 20
+	callWork     = 64
 	rangeWork    = 64
+	jsonWork     = 32
 )
 
 var errTooMuchWork = errors.New("the template does too much work for this payload")
@@ -36,7 +38,7 @@ func (m *meter) made(s string) (string, error) {
 	if len(s) > maxRendered {
 		return "", errTooLarge
 	}
-	return s, m.spend(len(s) + rangeWork)
+	return s, m.spend(len(s) + callWork)
 }
 
 // The functions that rewriting puts into a template.
@@ -67,6 +69,9 @@ func functions(m *meter) template.FuncMap {
 			if err != nil {
 				return "", err
 			}
+			if err := m.spend(len(s) * jsonWork); err != nil {
+				return "", err
+			}
 			return m.made(s)
 		},
 		"join": func(sep string, list any) (string, error) {
@@ -74,7 +79,10 @@ func functions(m *meter) template.FuncMap {
 			parts := make([]string, len(elements))
 			for i, e := range elements {
 				var err error
-				if parts[i], err = text(e); err != nil {
+				if parts[i], err = text(e); err == nil {
+					err = m.spend(callWork + len(parts[i]))
+				}
+				if err != nil {
 					return "", err
 				}
 			}
@@ -89,7 +97,7 @@ func functions(m *meter) template.FuncMap {
 		"truncate": func(n int, v any) (string, error) {
 			s, err := text(v)
 			if _, cheap := v.(string); err == nil && !cheap {
-				err = m.spend(len(s))
+				err = m.spend(len(s) * jsonWork)
 			}
 			return truncate(s, n), err
 		},
@@ -189,8 +197,15 @@ func length(v any) (int, error) {
 	return 0, fmt.Errorf("%s has no length", kind(v))
 }
 
-// compare orders two numbers, strings or booleans; values of different kinds have no order.
+// compare orders two numbers, strings or booleans; values of different kinds have no order. Null
+// is the empty string.
 func compare(a, b any) (int, bool) {
+	if a == nil {
+		a = "" // as element gives it
+	}
+	if b == nil {
+		b = ""
+	}
 	if x, ok := integer(a); ok {
 		if y, ok := integer(b); ok {
 			return cmp.Compare(x, y), true
@@ -210,8 +225,6 @@ func compare(a, b any) (int, bool) {
 			return 0, ok
 		}
 		return 1, ok
-	case nil:
-		return 0, b == nil || b == ""
 	}
 	return 0, false
 }

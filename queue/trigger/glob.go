@@ -183,7 +183,7 @@ func tokenize(p []rune) (glob, error) {
 					continue // **/** says no more than the second ** alone
 				}
 				tokens = append(tokens, token{op: opSegments}, token{op: opSegment})
-			case start > 1 && atStart && i+1 == len(p) && tokens[len(tokens)-1].op == opChar:
+			case len(tokens) > 1 && atStart && i+1 == len(p) && tokens[len(tokens)-1].op == opChar:
 				tokens[len(tokens)-1] = token{op: opTail}
 				tokens = append(tokens, token{op: opAny})
 			default:
