@@ -4,8 +4,8 @@ import "strings"
 
 // GitHub's own limits to what one push event lists; at a limit the rest may be missing.
 const (
-	maxPushCommits = 2048 // commits in the payload
-	maxCommitFiles = 3000 // files that GitHub shows of one commit
+	maxPushCommits = 2048 // commits in the payload, by GitHub's page on webhook events
+	maxCommitFiles = 3000 // files of one commit in its REST API; that payloads list more is not known
 )
 
 // pushedFiles collects the files that a push payload's commits name. complete says that these are

@@ -57,9 +57,9 @@ func (t *Trigger) decide(ctx context.Context, a *answers) (d queue.Decision, err
 
 func panicked(p any) string {
 	if _, ok := p.(runtime.Error); ok {
-		return "evaluation panicked with a runtime error"
+		return "panicked with a runtime error"
 	}
-	return fmt.Sprintf("evaluation panicked with a %T", p)
+	return fmt.Sprintf("panicked with a %T", p)
 }
 
 func askOff(_ context.Context, t *Trigger, _ *answers) (queue.Verdict, string, error) {

@@ -111,7 +111,7 @@ func TestDecide(t *testing.T) {
 		"paths refused":             {apiPaths, pullRequest, `{}`, &github{err: lost}, 1, queue.Errored, "paths: the changed files cannot be read: GET /repos: 403"},
 		"paths unavailable":         {apiPaths, pullRequest, `{}`, &github{err: ErrUnavailable}, 1, "", ""},
 		"paths not found yet":       {apiPaths, pullRequest, `{}`, &github{err: fmt.Errorf("GET: %w", ErrNotFound)}, 1, "", ""},
-		"paths panic":               {apiPaths, pullRequest, `{}`, &github{panics: "SECRET"}, 1, queue.Errored, "paths: evaluation panicked with a string"},
+		"paths panic":               {apiPaths, pullRequest, `{}`, &github{panics: "SECRET"}, 1, queue.Errored, "paths: panicked with a string"},
 
 		"permission enough":     {needsWrite, nil, "", &github{role: "write"}, 1, queue.Matched, "on: "},
 		"permission more":       {needsWrite, nil, "", &github{role: "admin"}, 1, queue.Matched, "on: "},
@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 		"permission 404 late": {needsWrite, func(d *queue.Delivery) { d.ReceivedAt = now.Add(-replicaLag) }, "", &github{err: ErrNotFound}, 1,
 			queue.Errored, "permission: the role of octocat cannot be read: GitHub does not have it"},
 		"permission unavailable late": {needsWrite, func(d *queue.Delivery) { d.ReceivedAt = now.Add(-time.Hour) }, "", &github{err: ErrUnavailable}, 1, "", ""},
-		"permission panics":           {needsWrite, nil, "", &github{panics: errors.New("SECRET")}, 1, queue.Errored, "permission: evaluation panicked with a *errors.errorString"},
+		"permission panics":           {needsWrite, nil, "", &github{panics: errors.New("SECRET")}, 1, queue.Errored, "permission: panicked with a *errors.errorString"},
 		"paths before permission": {func(s *Spec) { apiPaths(s); needsWrite(s) }, pullRequest, `{}`, &github{files: []string{"x"}, role: "admin"}, 1,
 			queue.Filtered, "paths: "},
 		"both": {func(s *Spec) { apiPaths(s); needsWrite(s) }, pullRequest, `{}`, &github{files: []string{"api/x"}, role: "admin"}, 2, queue.Matched, "on: "},
@@ -213,7 +213,7 @@ func TestDecideIsolatesErrors(t *testing.T) {
 			t.Errorf("%s: %s %q, want %s", r.Trigger.Spec.Name, r.Verdict, r.Reason, want[i])
 		}
 	}
-	if results[1].Reason != "if: evaluation panicked with a runtime error" {
+	if results[1].Reason != "if: panicked with a runtime error" {
 		t.Errorf("got %q", results[1].Reason)
 	}
 }

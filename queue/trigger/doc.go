@@ -2,8 +2,8 @@
 // then says and runs (Trigger.Prompt, Trigger.Argv).
 //
 // A Spec, as the configuration reads it, is compiled once into a Trigger; a Set indexes the
-// triggers of one configuration. Both are immutable and safe for concurrent use. An Event is
-// built once per delivery and belongs to one goroutine.
+// triggers of one configuration. An Event is built once per delivery or run. All three are
+// immutable and safe for concurrent use.
 //
 // Deciding is pure but for two questions to GitHub, the interface Questions. The clauses of a
 // trigger are asked in a fixed order, cheap ones first and GitHub last; see the variable clauses,

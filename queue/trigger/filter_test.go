@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -146,7 +147,7 @@ func TestFilterIsStopped(t *testing.T) {
 			if verdict != queue.Errored || !strings.HasPrefix(reason, "stopped: ") {
 				t.Errorf("got %s %q", verdict, reason)
 			}
-			if took := time.Since(start); took > 3*time.Second {
+			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -157,7 +158,7 @@ func TestFilterEndsWithTheContext(t *testing.T) {
 	s := newSet(t, compile(t, func(s *Spec) { s.If = `body.list.all(c, c >= 0)` }))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.Decide(ctx, event(numbers(1000), nil), nil); err != context.Canceled && !strings.Contains(err.Error(), "context canceled") {
+	if _, err := s.Decide(ctx, event(numbers(1000), nil), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -55,11 +55,16 @@ func compileTemplate(name, source string) (*textTemplate, error) {
 	return t, nil
 }
 
-// render is safe for concurrent use.
-func (t *textTemplate) render(data map[string]any) (string, error) {
+// render is safe for concurrent use. A panic is an error, without its value.
+func (t *textTemplate) render(data map[string]any) (s string, err error) {
 	if t.template == nil {
 		return t.source, nil
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			s, err = "", errors.New(panicked(p))
+		}
+	}()
 	clone, err := t.template.Clone() // shares the tree; the functions are this rendering's own
 	if err != nil {
 		return "", err
