@@ -133,7 +133,7 @@ func TestDepthLimitIsThatOfEncodingJSON(t *testing.T) {
 }
 
 func TestReadFactsOfBigPayloads(t *testing.T) {
-	push, err := github.ReadFacts("push", fixtures.Push(10<<20))
+	push, err := github.ReadFacts("push", fixtures.Push(2<<20))
 	if err != nil || push.Repo != "acme/widgets" || push.Sender != "jun-okafor" {
 		t.Errorf("push: %+v, %v", push, err)
 	}
