@@ -31,4 +31,3 @@ import (
 	_ "pgregory.net/rapid"
 )
 
-func main() {}

@@ -302,6 +302,10 @@ func (r *reader) report(p place, path, format string, args ...any) {
 	if p.name != "" {
 		e.Field = p.name
 	} else {
+		// The parser places what it misses at the end on a line after the last.
+		if last := len(r.lines); p.line > last {
+			p = place{line: last, column: len([]rune(r.lines[last-1])) + 1}
+		}
 		e.File, e.Line, e.Column = r.file, p.line, p.column
 	}
 	r.errs = append(r.errs, e)
