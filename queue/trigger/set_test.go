@@ -81,14 +81,17 @@ func TestSetNames(t *testing.T) {
 	}
 }
 
-// fleet is n triggers for one event, each for a repository of its own but the first.
-func fleet(t testing.TB, n int) *Set {
+// fourParts is a filter of four conditions, as issuePayload passes it.
+const fourParts = `event == "issues" && body.issue.number == 7 && !body.issue.title.startsWith("WIP") && body.issue.labels.exists(l, l.name == "bug")`
+
+// fleet is n triggers for one event, each for a repository of its own.
+func fleet(t testing.TB, n int, filter string) *Set {
 	var triggers []*Trigger
 	for i := range n {
 		triggers = append(triggers, compile(t, func(s *Spec) {
 			s.Name, s.On = fmt.Sprintf("t-%d", i), []string{"issues.opened"}
 			s.Repos = []string{fmt.Sprintf("Acme/repo-%d", i), "!acme/secret"}
-			s.If = `event == "issues" && body.issue.number == 7 && !body.issue.title.startsWith("WIP") && body.issue.labels.exists(l, l.name == "bug")`
+			s.If = filter
 		}))
 	}
 	return newSet(t, triggers...)
@@ -96,7 +99,7 @@ func fleet(t testing.TB, n int) *Set {
 
 func TestSetListsOtherRepositoriesWhileTheyAreFew(t *testing.T) {
 	ours := event(issuePayload, func(d *queue.Delivery) { d.Repo = "ACME/Repo-7" })
-	few, err := fleet(t, maxListed).Decide(t.Context(), ours, nil)
+	few, err := fleet(t, maxListed, "").Decide(t.Context(), ours, nil)
 	if err != nil || len(few) != maxListed {
 		t.Fatalf("got %d decisions, %v", len(few), err)
 	}
@@ -105,7 +108,7 @@ func TestSetListsOtherRepositoriesWhileTheyAreFew(t *testing.T) {
 			t.Errorf("%+v", r.Decision)
 		}
 	}
-	large := fleet(t, maxListed+1)
+	large := fleet(t, maxListed+1, "")
 	many, err := large.Decide(t.Context(), ours, nil)
 	if err != nil || names(many) != "t-7" || many[0].Verdict != queue.Matched {
 		t.Errorf("got %v, %v", many, err)
@@ -245,7 +248,7 @@ func TestDescribe(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			set := fleet(b, n)
+			set := fleet(b, n, fourParts)
 			d := delivery(func(d *queue.Delivery) { d.Repo = "acme/repo-7" })
 			b.ReportAllocs()
 			for b.Loop() {
@@ -259,7 +262,7 @@ func BenchmarkDecide(b *testing.B) {
 }
 
 func BenchmarkFilter(b *testing.B) {
-	f := fleet(b, 1).triggers[0].filter
+	f := fleet(b, 1, fourParts).triggers[0].filter
 	ev := event(issuePayload, nil)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -284,6 +287,6 @@ func BenchmarkPrompt(b *testing.B) {
 
 func BenchmarkCompile(b *testing.B) {
 	for b.Loop() {
-		fleet(b, 1)
+		fleet(b, 1, fourParts)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"text/template/parse"
 	"time"
 
 	"pgregory.net/rapid"
@@ -238,7 +239,7 @@ func TestArgvNeverPassesAnOption(t *testing.T) {
 
 func TestRenderRecovers(t *testing.T) {
 	broken := compile(t, func(s *Spec) { s.Prompt = "{{ .body.x }}" })
-	broken.prompt.template.Root.Nodes[0] = nil // walking it panics
+	broken.prompt.template.Root.Nodes[0].(*parse.ActionNode).Pipe.Cmds[0] = nil // evaluating it panics
 	if got, err := broken.Prompt(Vars{Event: event("{}", nil)}); got != "" || err == nil || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("got %q, %v", got, err)
 	}
