@@ -5,7 +5,6 @@ package codec
 import (
 	"fmt"
 	"runtime"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -19,30 +18,27 @@ const (
 // MaxBody bounds what a stored body may expand to: more than any payload that GitHub sends.
 const MaxBody = 128 << 20
 
-// Small windows and low memory: with the encoder's defaults its memory traffic halves the rate of
-// a whole receiver.
-var encoders = sync.Pool{New: func() any {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+// Both are made with the program, not on first use: their channels then belong to no test's
+// synctest bubble. Small windows and low memory: with the encoder's defaults its memory traffic
+// halves the rate of a whole receiver.
+var encoder, decoder = func() (*zstd.Encoder, *zstd.Decoder) {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
 		zstd.WithWindowSize(64<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	return e
-}}
-
-var decoder = sync.OnceValue(func() *zstd.Decoder {
+	e.EncodeAll([]byte{0}, nil)
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderMaxMemory(MaxBody), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	return d
-})
+	return e, d
+}()
 
-// Encode appends the compressed body to dst and names the codec: Raw where compression gains nothing.
+// Encode appends the compressed body to dst and names the codec: Raw where compression gains
+// nothing. It is safe for concurrent use.
 func Encode(dst, body []byte) ([]byte, int) {
-	e := encoders.Get().(*zstd.Encoder)
-	out := e.EncodeAll(body, dst)
-	encoders.Put(e)
+	out := encoder.EncodeAll(body, dst)
 	if len(out)-len(dst) >= len(body) {
 		return append(out[:len(dst)], body...), Raw
 	}
@@ -55,7 +51,7 @@ func Decode(codec int, b []byte) ([]byte, error) {
 	case Raw:
 		return b, nil
 	case Zstd:
-		body, err := decoder().DecodeAll(b, nil)
+		body, err := decoder.DecodeAll(b, nil)
 		if err != nil {
 			return nil, fmt.Errorf("decompressing a stored body: %w", err)
 		}

@@ -47,8 +47,9 @@ func (s *Store) Nodes(ctx context.Context) (nodes []queue.Node, err error) {
 		}
 		n.TriggersLoadedAt, n.StartedAt, n.HeartbeatAt = at(loaded), at(started), at(beat)
 		n.Gone = n.HeartbeatAt.Before(dead)
+		err := fromJSON(components, &n.Components)
 		nodes = append(nodes, n)
-		return fromJSON(components, &n.Components)
+		return err
 	})
 	return nodes, err
 }
