@@ -36,7 +36,7 @@ func Happened(k RunKind) RunState {
 // again only for an idempotent trigger. A hand-over that is tried again stays Routing.
 func (s Settings) NextRun(f RunFacts, o Outcome) RunNext {
 	n := RunNext{State: o.State, Reason: o.Reason, Attempts: f.Attempts, Outages: f.Outages, Word: string(o.State)}
-	if f.CancelAsked && (o.State == Waiting || o.State == Uncertain) {
+	if f.CancelAsked && (o.State == Waiting || o.State == Uncertain || o.State == Running) {
 		n.State, n.Word = Canceled, string(Canceled)
 		return n
 	}

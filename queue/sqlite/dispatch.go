@@ -143,13 +143,13 @@ func (t *tx) start(s *Store, node string, rule queue.DispatchRule, limit int, c 
 		return err
 	}
 	for _, id := range ids {
-		if err := t.take(s, node, id, queue.Running, "", c); err != nil {
-			return err
-		}
 		if rule.FollowUp {
 			if err := t.openSession(id); err != nil {
 				return err
 			}
+		}
+		if err := t.take(s, node, id, queue.Running, "", c); err != nil {
+			return err
 		}
 	}
 	return nil

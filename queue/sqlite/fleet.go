@@ -37,7 +37,8 @@ func (s *Store) Leave(ctx context.Context, node string) error {
 // Nodes implements queue.Fleet.
 func (s *Store) Nodes(ctx context.Context) (nodes []queue.Node, err error) {
 	dead := time.Now().Add(-s.DeadNode)
-	rows, err := s.readers.QueryContext(ctx, `SELECT id, host, pid, version, components, triggers_hash, triggers_loaded_at, started_at, heartbeat_at, note FROM nodes ORDER BY started_at, id`)
+	rows, err := s.readers.QueryContext(ctx, `SELECT id, host, pid, version, components, triggers_hash, triggers_loaded_at, started_at, heartbeat_at, note FROM nodes
+		WHERE heartbeat_at > ? ORDER BY started_at, id`, time.Now().Add(-24*time.Hour).UnixMicro())
 	err = each(rows, err, func(r *sql.Rows) error {
 		var n queue.Node
 		var components string
@@ -111,7 +112,7 @@ func (s *Store) Counts(ctx context.Context) (c queue.Counts, err error) {
 			return err
 		})
 	}
-	one(`SELECT received_at FROM deliveries WHERE due_at IS NOT NULL ORDER BY seq LIMIT 1`, &c.OldestPending)
+	one(`SELECT received_at FROM deliveries WHERE due_at IS NOT NULL AND (due_at <= ? OR state = 'processing') ORDER BY seq LIMIT 1`, &c.OldestPending, now.UnixMicro())
 	one(`SELECT COALESCE(MIN(due_at), 0) FROM deliveries WHERE due_at IS NOT NULL AND due_at <= ?`, &c.OldestClaimable, now.UnixMicro())
 	one(`SELECT COALESCE(MIN(deadline_at - uncertain_after), 0) FROM runs WHERE state = 'uncertain'`, &c.OldestUncertain)
 	one(`SELECT finished_at FROM deliveries WHERE state = 'failed' ORDER BY seq LIMIT 1`, &c.OldestDead)

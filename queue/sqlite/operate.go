@@ -79,7 +79,7 @@ func (s *Store) ResolveRun(ctx context.Context, id string, as queue.RunState) (*
 			if as == queue.Succeeded {
 				as = queue.Happened(h.Kind)
 			}
-			return t.resolve(h, as, "an operator says that it failed")
+			return t.resolve(h, as, queue.ReasonResolved, "an operator says that it failed")
 		})
 }
 

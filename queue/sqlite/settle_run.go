@@ -18,10 +18,10 @@ type heldRun struct {
 	follows, idempotent, canceled bool
 	accepted                      bool
 	probes                        int
-	leaseUntil                    int64
+	leaseUntil, deadline          int64
 }
 
-const heldColumns = runColumns + `, COALESCE(attempt_at, 0), uncertain_after, token, subject_key, history, follows, idempotent, cancel_asked, state = 'running' AND lease_until IS NULL, probes, COALESCE(lease_until, 0)`
+const heldColumns = runColumns + `, COALESCE(attempt_at, 0), uncertain_after, token, subject_key, history, follows, idempotent, cancel_asked, state = 'running' AND lease_until IS NULL, probes, COALESCE(lease_until, 0), COALESCE(deadline_at, 0)`
 
 // held reads the run that a WHERE clause over runs selects; sql.ErrNoRows without one.
 func (t *tx) held(where string, args ...any) (h heldRun, err error) {
@@ -29,7 +29,7 @@ func (t *tx) held(where string, args ...any) (h heldRun, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.id, h.Run, err = scanRun(stmt.QueryRow(args...), &h.attemptAt, &h.uncertainAfter, &h.token, &h.subjectKey, &h.history, &h.follows, &h.idempotent, &h.canceled, &h.accepted, &h.probes, &h.leaseUntil)
+	h.id, h.Run, err = scanRun(stmt.QueryRow(args...), &h.attemptAt, &h.uncertainAfter, &h.token, &h.subjectKey, &h.history, &h.follows, &h.idempotent, &h.canceled, &h.accepted, &h.probes, &h.leaseUntil, &h.deadline)
 	return h, err
 }
 
@@ -148,10 +148,13 @@ func (s *Store) SweepRuns(ctx context.Context) (int, error) {
 			return 0, err
 		}
 		for _, id := range ids {
-			if err := t.sweep(s, id); err != nil {
+			moved, err := t.sweep(s, id)
+			if err != nil {
 				return n, err
 			}
-			n++
+			if moved {
+				n++
+			}
 		}
 		expired, err := t.exec(`UPDATE runs SET state = 'dropped', reason = 'expired', finished_at = ?1, expires_at = NULL, due_at = NULL
 			WHERE expires_at IS NOT NULL AND expires_at <= ?1 AND state = 'waiting' AND tries = 0`, t.now)
@@ -166,27 +169,25 @@ func (s *Store) SweepRuns(ctx context.Context) (int, error) {
 }
 
 // sweep moves one run on that nobody holds any more.
-func (t *tx) sweep(s *Store, id int64) error {
+func (t *tx) sweep(s *Store, id int64) (moved bool, err error) {
 	h, err := t.held(`id = ?`, id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	switch {
 	case h.State == queue.Uncertain && h.leaseUntil > t.now:
-		// The deadline passed while a probe is asking: its answer, or its lease's end, comes first.
-		return nil
-	case h.State == queue.Uncertain && h.leaseUntil != 0:
-		return t.probed(s, h, queue.ProbeUnknown)
+		// Its time is over while a probe is asking: the answer, or the end of the lease, comes first.
+		return false, nil
+	case h.State == queue.Uncertain && h.deadline <= t.now:
+		return true, t.resolve(h, queue.RunFailed, queue.ReasonUncertainTime, "nobody could say in time whether it happened")
 	case h.State == queue.Uncertain:
-		t.tally("run:failed", 1)
-		_, err := t.exec(`UPDATE runs SET state = 'failed', reason = 'uncertain_after', finished_at = ?2, due_at = NULL, deadline_at = NULL WHERE id = ?1`, id, t.now)
-		return err
+		return true, t.probed(s, h, queue.ProbeUnknown)
 	case h.accepted:
 		_, err := t.settleRun(s, h, queue.Outcome{State: queue.Uncertain, Reason: queue.ReasonUnconfirmed, Error: "the target accepted the run and did not report its end in time", HTTPStatus: h.HTTPStatus})
-		return err
+		return true, err
 	}
 	_, err = t.settleRun(s, h, queue.Outcome{State: queue.Uncertain, Reason: queue.ReasonWorkerLost, Error: "the worker's lease expired before it said how the run ended"})
-	return err
+	return true, err
 }
 
 // ClaimProbes implements queue.Runs.
@@ -241,10 +242,10 @@ func (s *Store) SettleProbe(ctx context.Context, l queue.Lease, a queue.ProbeAns
 func (t *tx) probed(s *Store, h heldRun, a queue.ProbeAnswer) error {
 	switch a {
 	case queue.ProbeHappened:
-		return t.resolve(h, queue.Happened(h.Kind), "the probe says that it happened")
+		return t.resolve(h, queue.Happened(h.Kind), queue.ReasonResolved, "")
 	case queue.ProbeDidNot:
 		if h.Attempts >= s.MaxAttempts {
-			return t.resolve(h, queue.RunFailed, "the probe says that it did not happen, and no attempt is left")
+			return t.resolve(h, queue.RunFailed, queue.ReasonResolved, "the probe says that it did not happen, and no attempt is left")
 		}
 		t.wakes = true
 		state := queue.Waiting
@@ -255,15 +256,18 @@ func (t *tx) probed(s *Store, h heldRun, a queue.ProbeAnswer) error {
 			h.id, string(state), t.now+s.Wait(h.Attempts).Microseconds())
 		return err
 	}
+	if h.deadline <= t.now {
+		return t.resolve(h, queue.RunFailed, queue.ReasonUncertainTime, "nobody could say in time whether it happened")
+	}
 	_, err := t.exec(`UPDATE runs SET due_at = ?2, lease_until = NULL, probes = probes + 1, token = token + 1 WHERE id = ?1`, h.id, t.now+s.Wait(h.probes+1).Microseconds())
 	return err
 }
 
 // resolve ends an uncertain run.
-func (t *tx) resolve(h heldRun, as queue.RunState, why string) error {
+func (t *tx) resolve(h heldRun, as queue.RunState, reason, why string) error {
 	t.wakes = true
 	t.tally("run:"+string(as), 1)
-	_, err := t.exec(`UPDATE runs SET state = ?2, reason = 'resolved', error = CASE WHEN ?2 = 'failed' THEN ?3 ELSE '' END, finished_at = ?4, due_at = NULL, deadline_at = NULL, lease_until = NULL,
-		cancel_asked = 0, token = token + 1 WHERE id = ?1`, h.id, string(as), why, t.now)
+	_, err := t.exec(`UPDATE runs SET state = ?2, reason = ?3, error = CASE WHEN ?2 = 'failed' THEN ?4 ELSE '' END, finished_at = ?5, due_at = NULL, deadline_at = NULL, lease_until = NULL,
+		cancel_asked = 0, token = token + 1 WHERE id = ?1`, h.id, string(as), reason, why, t.now)
 	return err
 }
