@@ -29,7 +29,8 @@ type HTTP struct {
 }
 
 // Run posts a start. 2xx is Succeeded; 202 with a Preloop-Session is Running until the run is
-// finished through the API; see [answer.ofRun] for the rest.
+// finished through the API; 425, 429, 503 and no connection are Waiting; 408, 502, 504 and no
+// answer are Uncertain; the rest has failed.
 func (t HTTP) Run(ctx context.Context, j Job, _ Report) queue.Outcome {
 	a := t.exchange(ctx, j, startRequest)
 	o := a.ofRun()
@@ -40,7 +41,8 @@ func (t HTTP) Run(ctx context.Context, j Job, _ Report) queue.Outcome {
 }
 
 // HandOver posts a follow-up to a live session: 2xx is Delivered, 404, 409 and 410 say that the
-// session has ended; what is certain not to have arrived is Waiting, anything else Uncertain.
+// session has ended; what has certainly not been taken (425, 429, 503, no connection) is Waiting,
+// anything else Uncertain.
 func (t HTTP) HandOver(ctx context.Context, j Job, _ Report) queue.Outcome {
 	return t.exchange(ctx, j, handOverRequest).ofHandOver()
 }

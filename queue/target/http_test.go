@@ -425,6 +425,30 @@ func TestHTTPNoAnswer(t *testing.T) {
 	}
 }
 
+// An idempotency key makes net/http believe that it may send a request again by itself. It must
+// not, even over a transport that keeps connections and finds one of them dead.
+func TestHTTPIsSentOnce(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	r := receive(t, func(w http.ResponseWriter, req *http.Request) {
+		if n.Add(1) > 1 {
+			hijack(t, w, req).Close()
+		}
+	})
+	keepAlive := &http.Transport{}
+	defer keepAlive.CloseIdleConnections()
+	target := HTTP{URL: r.URL, Transport: keepAlive}
+	if o := target.Run(t.Context(), job(), nil); o.State != queue.Succeeded {
+		t.Errorf("state %q: %s", o.State, o.Error)
+	}
+	if o := target.Run(t.Context(), job(), nil); o.State != queue.Uncertain || r.conns.Load() != 1 {
+		t.Errorf("state %q over %d connections", o.State, r.conns.Load())
+	}
+	if got := r.requests.Load(); got != 2 {
+		t.Errorf("%d requests for 2 attempts", got)
+	}
+}
+
 func TestHTTPStopped(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -84,6 +84,7 @@ func (h *holders) come() {
 // gone waits until nobody has the other end any more: all who had it have ended.
 func (h *holders) gone() {
 	h.t.Helper()
+	h.waiter.Close()
 	if rest, err := io.ReadAll(h.r); err != nil {
 		h.t.Fatalf("somebody still holds the pipe (%q): %v", rest, err)
 	}

@@ -64,11 +64,7 @@ func (p *process) wait(ctx context.Context, timeout, killAfter time.Duration) st
 		return s
 	}
 	deadline := time.Now().Add(killAfter)
-	if s == leaseLost {
-		deadline = time.Now()
-	} else {
-		_ = p.signal(syscall.SIGTERM)
-	}
+	_ = p.signal(syscall.SIGTERM)
 	if !p.endedBy(ctx, deadline) {
 		_ = p.signal(syscall.SIGKILL)
 		<-p.ended
@@ -77,8 +73,7 @@ func (p *process) wait(ctx context.Context, timeout, killAfter time.Duration) st
 	return s
 }
 
-// endedBy waits for the leader to end until the deadline, or until a lease that still held when
-// the leader was told to end is lost as well.
+// endedBy waits for the leader to end until the deadline; not at all once the lease is lost.
 func (p *process) endedBy(ctx context.Context, deadline time.Time) bool {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()

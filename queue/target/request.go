@@ -96,11 +96,8 @@ func sign(secret, body []byte) string {
 // envelope wraps the payload, whose bytes stay as they are: decoding and encoding it again would
 // change numbers and escapes.
 func envelope(j Job) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
 	// Strings alone: they cannot fail.
-	_ = enc.Encode(struct {
+	head, _ := json.Marshal(struct {
 		Session    string `json:"session"`
 		Prompt     string `json:"prompt"`
 		Trigger    string `json:"trigger"`
@@ -109,7 +106,8 @@ func envelope(j Job) []byte {
 		Action     string `json:"action"`
 		DeliveryID string `json:"delivery_id"`
 	}{j.Session, j.Prompt, j.Run.Trigger, j.Run.ID, j.Run.Event, j.Run.Action, j.Run.DeliveryID})
-	b.Truncate(b.Len() - len("}\n"))
+	b := bytes.NewBuffer(make([]byte, 0, len(head)+len(j.Payload)+16))
+	b.Write(head[:len(head)-1])
 	b.WriteString(`,"payload":`)
 	if len(j.Payload) == 0 {
 		b.WriteString("null")
