@@ -144,7 +144,8 @@ func numberAt(value any, keys ...string) int64 {
 func checkAgainstDecoder(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, event string, body []byte) {
+}, event string, body []byte,
+) {
 	t.Helper()
 	before := bytes.Clone(body)
 	got, err := github.ReadFacts(event, body)

@@ -139,8 +139,7 @@ value:
 				}
 				continue value
 			}
-			// Empty: the loop below sees the closing bracket.
-			goto ended
+			// Empty: the loop below sees the closing bracket. next is no leaf here.
 		case 't':
 			if i, ok = skipWord(data, i, "true"); !ok {
 				return i, false
@@ -161,7 +160,6 @@ value:
 		if next != nil && next.leaf {
 			found[next.slot] = data[begin:i]
 		}
-	ended:
 		for {
 			if depth == 0 {
 				return i, true

@@ -20,51 +20,93 @@ type refusal struct {
 }
 
 var (
-	errMethod = &refusal{status: http.StatusMethodNotAllowed, result: ResultUnsupported,
-		reason: "only POST is answered here"}
-	errDraining = &refusal{status: http.StatusServiceUnavailable, result: ResultUnavailable,
-		reason: "shutting down"}
-	errContentType = &refusal{status: http.StatusUnsupportedMediaType, result: ResultUnsupported,
-		reason: "Content-Type must be application/json or application/x-www-form-urlencoded"}
-	errContentEncoding = &refusal{status: http.StatusUnsupportedMediaType, result: ResultUnsupported,
-		reason: "Content-Encoding must be absent: the signature is over the plain body"}
-	errEvent = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "X-GitHub-Event must be given once, as 1 to 64 of a-z, 0-9 and _"}
-	errDelivery = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "X-GitHub-Delivery must be given once, as 1 to 128 letters, digits, -, _ and ."}
-	errSignatureMissing = &refusal{status: http.StatusUnauthorized, result: ResultUnauthorized,
-		reason: "X-Hub-Signature-256 is missing: set a secret on the webhook"}
-	errSignatureSHA1 = &refusal{status: http.StatusUnauthorized, result: ResultUnauthorized,
-		reason: "X-Hub-Signature-256 is missing, and the SHA-1 in X-Hub-Signature is not enough"}
-	errSignatureForm = &refusal{status: http.StatusUnauthorized, result: ResultUnauthorized,
-		reason: "X-Hub-Signature-256 must be given once, as sha256= and 64 hexadecimal digits"}
-	errNoSecret = &refusal{status: http.StatusUnauthorized, result: ResultUnauthorized,
-		reason: "no webhook secret is configured, so nothing can be verified"}
-	errSignatureMismatch = &refusal{status: http.StatusUnauthorized, result: ResultUnauthorized,
-		reason: "X-Hub-Signature-256 matches no configured secret"}
-	errForeign = &refusal{status: http.StatusUnauthorized, result: ResultUnauthorized,
-		reason: "the payload does not name the repository or organization whose webhook signed it"}
-	errReadTimeout = &refusal{status: http.StatusRequestTimeout, result: ResultBadRequest,
-		reason: "the body did not arrive in time"}
-	errReadBody = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "the body ended early"}
-	errFormField = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "the form has no field named payload"}
-	errFormEscape = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "the form's payload is not URL-encoded"}
-	errNotObject = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "the payload is JSON but not an object"}
-	errNotJSON = &refusal{status: http.StatusBadRequest, result: ResultBadRequest,
-		reason: "the payload is not valid JSON"}
-	errStore = &refusal{status: http.StatusInternalServerError, result: ResultStoreFailed,
-		reason: "the delivery could not be stored"}
-	errNoMemory = &refusal{status: http.StatusServiceUnavailable, result: ResultUnavailable,
-		reason: "too many bodies are being received"}
+	errMethod = &refusal{
+		status: http.StatusMethodNotAllowed, result: ResultUnsupported,
+		reason: "only POST is answered here",
+	}
+	errDraining = &refusal{
+		status: http.StatusServiceUnavailable, result: ResultUnavailable,
+		reason: "shutting down",
+	}
+	errContentType = &refusal{
+		status: http.StatusUnsupportedMediaType, result: ResultUnsupported,
+		reason: "Content-Type must be application/json or application/x-www-form-urlencoded",
+	}
+	errContentEncoding = &refusal{
+		status: http.StatusUnsupportedMediaType, result: ResultUnsupported,
+		reason: "Content-Encoding must be absent: the signature is over the plain body",
+	}
+	errEvent = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "X-GitHub-Event must be given once, as 1 to 64 of a-z, 0-9 and _",
+	}
+	errDelivery = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "X-GitHub-Delivery must be given once, as 1 to 128 letters, digits, -, _ and .",
+	}
+	errSignatureMissing = &refusal{
+		status: http.StatusUnauthorized, result: ResultUnauthorized,
+		reason: "X-Hub-Signature-256 is missing: set a secret on the webhook",
+	}
+	errSignatureSHA1 = &refusal{
+		status: http.StatusUnauthorized, result: ResultUnauthorized,
+		reason: "X-Hub-Signature-256 is missing, and the SHA-1 in X-Hub-Signature is not enough",
+	}
+	errSignatureForm = &refusal{
+		status: http.StatusUnauthorized, result: ResultUnauthorized,
+		reason: "X-Hub-Signature-256 must be given once, as sha256= and 64 hexadecimal digits",
+	}
+	errNoSecret = &refusal{
+		status: http.StatusUnauthorized, result: ResultUnauthorized,
+		reason: "no webhook secret is configured, so nothing can be verified",
+	}
+	errSignatureMismatch = &refusal{
+		status: http.StatusUnauthorized, result: ResultUnauthorized,
+		reason: "X-Hub-Signature-256 matches no configured secret",
+	}
+	errForeign = &refusal{
+		status: http.StatusUnauthorized, result: ResultUnauthorized,
+		reason: "the payload does not name the repository or organization whose webhook signed it",
+	}
+	errReadTimeout = &refusal{
+		status: http.StatusRequestTimeout, result: ResultBadRequest,
+		reason: "the body did not arrive in time",
+	}
+	errReadBody = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "the body ended early",
+	}
+	errFormField = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "the form has no field named payload",
+	}
+	errFormEscape = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "the form's payload is not URL-encoded",
+	}
+	errNotObject = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "the payload is JSON but not an object",
+	}
+	errNotJSON = &refusal{
+		status: http.StatusBadRequest, result: ResultBadRequest,
+		reason: "the payload is not valid JSON",
+	}
+	errStore = &refusal{
+		status: http.StatusInternalServerError, result: ResultStoreFailed,
+		reason: "the delivery could not be stored",
+	}
+	errNoMemory = &refusal{
+		status: http.StatusServiceUnavailable, result: ResultUnavailable,
+		reason: "too many bodies are being received",
+	}
 )
 
 func errTooLarge(limit int64) *refusal {
-	return &refusal{status: http.StatusRequestEntityTooLarge, result: ResultTooLarge,
-		reason: fmt.Sprintf("the body is larger than %d bytes", limit)}
+	return &refusal{
+		status: http.StatusRequestEntityTooLarge, result: ResultTooLarge,
+		reason: fmt.Sprintf("the body is larger than %d bytes", limit),
+	}
 }
 
 // because returns the refusal with what caused it.
