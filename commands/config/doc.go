@@ -9,10 +9,11 @@
 // How a file is read, top to bottom:
 //
 //	load.go      which file; the layers in their order
-//	yaml.go      a value with its position: objects, lists, scalars
+//	reader.go    text to nodes, and every mistake with its place
+//	yaml.go      a value: objects, lists, scalars
 //	file.go      every key but the sources and triggers
 //	sources.go   apps and hooks
 //	triggers.go  triggers
-//	env.go       every variable and flag
+//	env.go       every variable and flag; env_apps.go the apps among them
 //	check.go     what only two values together can get wrong
 package config

@@ -17,12 +17,11 @@ func FuzzLoad(f *testing.F) {
 	for _, text := range []string{
 		"", "a", "-", "{", "[", "? a", "a: &a [*a]", "a: *a", "<<: {}", "&a a: b", "triggers:\n- on: [", "\t", "%YAML 1.2\n---\na: b",
 		"triggers:\n  - name: a\n    on: push\n    run:\n      command: ['{{']\n", "listen: !!binary x", "a: |\n  b\n c", "x: \"\\u0000\"",
-		"hooks: [ { repo: a/b, webhook_secrets: [ { env: S } ] } ]\n", "apps:\n- id: 1\n- id: 1\n", "queue: {lease: 1s, renew: 1s}", "\"\n\": 1", "---\n---\n",
+		"hooks: [ { repo: a/b, webhook_secrets: [ { env: S } ] } ]\n", "apps:\n- id: 1\n- id: 1\n", "queue: {lease: 1s, renew: 1s}", "\"\n\": 1", "---\n---\n", "a: |", "a: >", "- |-", "a: !",
 	} {
 		f.Add([]byte(text))
 	}
 	dir := f.TempDir()
-	f.Chdir(dir)
 	path := filepath.Join(dir, "preloop.yaml")
 	const secret = "hunter2hunter2hunter2hunter2"
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -77,11 +77,16 @@ func wantErrors(t *testing.T, err error, want ...string) {
 	}
 }
 
-// keyPEM is a private key like GitHub's.
-var keyPEM = sync.OnceValue(func() string {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+// rsaKey is short, as nothing is signed with it.
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		panic(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	return key
 })
+
+// keyPEM is a private key as GitHub hands it out.
+func keyPEM() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rsaKey())}))
+}

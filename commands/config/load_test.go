@@ -171,82 +171,98 @@ func TestPrecedence(t *testing.T) {
 		want            [4]any // default, file, environment, flag (nil: there is none)
 	}{
 		{
-			"PRELOOP_LISTEN", "127.0.0.1:2", "listen: 127.0.0.1:1", Flags{Listen: "127.0.0.1:3"},
+			"PRELOOP_LISTEN", "127.0.0.1:2", "listen: 127.0.0.1:1",
+			Flags{Listen: "127.0.0.1:3"},
 			func(c *Config) any { return c.Listen },
 			[4]any{"127.0.0.1:9090", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 		},
 		{
-			"", "", "operator_listen: :1", Flags{OperatorListen: ":3"},
+			"", "", "operator_listen: :1",
+			Flags{OperatorListen: ":3"},
 			func(c *Config) any { return c.OperatorListen },
 			[4]any{"", ":1", nil, ":3"},
 		},
 		{
-			"PRELOOP_STORE_URL", "postgres://db/x", "store: sqlite:///file", Flags{Store: "sqlite:///flag"},
+			"PRELOOP_STORE_URL", "postgres://db/x", "store: sqlite:///file",
+			Flags{Store: "sqlite:///flag"},
 			func(c *Config) any { return c.Store.String() },
 			[4]any{"sqlite:///home/me/.local/state/preloop/preloop.db", "sqlite:///file", "postgres://db/x", "sqlite:///flag"},
 		},
 		{
-			"PRELOOP_PUBLIC_URL", "https://env/", "public_url: https://file", Flags{PublicURL: "https://flag/x/"},
+			"PRELOOP_PUBLIC_URL", "https://env/", "public_url: https://file",
+			Flags{PublicURL: "https://flag/x/"},
 			func(c *Config) any { return c.PublicURL },
 			[4]any{"", "https://file", "https://env", "https://flag/x"},
 		},
 		{
-			"PRELOOP_SYSTEM_TOKEN", long + "e", "system_token: { env: LONG }", Flags{},
+			"PRELOOP_SYSTEM_TOKEN", long + "e", "system_token: { env: LONG }",
+			Flags{},
 			func(c *Config) any { return c.SystemToken.Reveal() },
 			[4]any{"", long, long + "e", nil},
 		},
 		{
-			"PRELOOP_SERVER_URL", "http://env:1", "", Flags{Server: "http://flag:1"},
+			"PRELOOP_SERVER_URL", "http://env:1", "",
+			Flags{Server: "http://flag:1"},
 			func(c *Config) any { return c.ServerURL },
 			[4]any{"", nil, "http://env:1", "http://flag:1"},
 		},
 		{
-			"PRELOOP_GITHUB_API_URL", "http://127.0.0.1:1/api", "github_api_url: https://ghe/api/v3/", Flags{},
+			"PRELOOP_GITHUB_API_URL", "http://127.0.0.1:1/api", "github_api_url: https://ghe/api/v3/",
+			Flags{},
 			func(c *Config) any { return c.GitHubAPIURL },
 			[4]any{"https://api.github.com", "https://ghe/api/v3", "http://127.0.0.1:1/api", nil},
 		},
 		{
-			"PRELOOP_WEBHOOK_WATCHDOG", "ON", "watchdog: { enabled: false }", Flags{},
+			"PRELOOP_WEBHOOK_WATCHDOG", "ON", "watchdog: { enabled: false }",
+			Flags{},
 			func(c *Config) any { return c.Watchdog.Enabled },
 			[4]any{true, false, true, nil},
 		},
 		{
-			"PRELOOP_WEBHOOK_WATCHDOG_INTERVAL_SECS", "10", "watchdog: { every: 1m }", Flags{},
+			"PRELOOP_WEBHOOK_WATCHDOG_INTERVAL_SECS", "10", "watchdog: { every: 1m }",
+			Flags{},
 			func(c *Config) any { return c.Watchdog.Every },
 			[4]any{5 * time.Minute, time.Minute, 10 * time.Second, nil},
 		},
 		{
-			"PRELOOP_WEBHOOK_WATCHDOG_GRACE_SECS", "0", "watchdog: { grace: 1m }", Flags{},
+			"PRELOOP_WEBHOOK_WATCHDOG_GRACE_SECS", "0", "watchdog: { grace: 1m }",
+			Flags{},
 			func(c *Config) any { return c.Watchdog.Grace },
 			[4]any{2 * time.Minute, time.Minute, time.Duration(0), nil},
 		},
 		{
-			"PRELOOP_WEBHOOK_WATCHDOG_MAX_ATTEMPTS", "8", "watchdog: { max_attempts: 7 }", Flags{},
+			"PRELOOP_WEBHOOK_WATCHDOG_MAX_ATTEMPTS", "8", "watchdog: { max_attempts: 7 }",
+			Flags{},
 			func(c *Config) any { return c.Watchdog.MaxAttempts },
 			[4]any{5, 7, 8, nil},
 		},
 		{
-			"PRELOOP_WEBHOOK_WATCHDOG_MAX_PAGES", "8", "watchdog: { max_pages: 7 }", Flags{},
+			"PRELOOP_WEBHOOK_WATCHDOG_MAX_PAGES", "8", "watchdog: { max_pages: 7 }",
+			Flags{},
 			func(c *Config) any { return c.Watchdog.MaxPages },
 			[4]any{5, 7, 8, nil},
 		},
 		{
-			"PRELOOP_GITHUB_BREAKER", "off", "breaker: { enabled: on }", Flags{},
+			"PRELOOP_GITHUB_BREAKER", "off", "breaker: { enabled: on }",
+			Flags{},
 			func(c *Config) any { return c.Breaker.Enabled },
 			[4]any{true, true, false, nil},
 		},
 		{
-			"PRELOOP_GITHUB_BREAKER_THRESHOLD", "9", "breaker: { threshold: 7 }", Flags{},
+			"PRELOOP_GITHUB_BREAKER_THRESHOLD", "9", "breaker: { threshold: 7 }",
+			Flags{},
 			func(c *Config) any { return c.Breaker.Threshold },
 			[4]any{3, 7, 9, nil},
 		},
 		{
-			"PRELOOP_WEBHOOK_HEALTH_INTERVAL_SECS", "60", "app_monitor: { every: 1h }", Flags{},
+			"PRELOOP_WEBHOOK_HEALTH_INTERVAL_SECS", "60", "app_monitor: { every: 1h }",
+			Flags{},
 			func(c *Config) any { return c.AppMonitor.Every },
 			[4]any{15 * time.Minute, time.Hour, time.Minute, nil},
 		},
 		{
-			"", "", "", Flags{Components: "worker, prune,worker"},
+			"", "", "",
+			Flags{Components: "worker, prune,worker"},
 			func(c *Config) any { return strings.Join(c.Components, " ") },
 			[4]any{"ingress worker watchdog app-monitor prune", nil, nil, "worker prune"},
 		},
@@ -406,44 +422,5 @@ func TestURLsForPeers(t *testing.T) {
 	}
 	if got := (&Config{}).HookURL(); got != "" {
 		t.Errorf("hook URL %q without a public one", got)
-	}
-}
-
-func TestSample(t *testing.T) {
-	inDir(t, map[string]string{
-		"preloop.yaml": string(Sample), "token": "0123456789abcdef01234567\n", "acme-bot.pem": keyPEM(), "old-secret": "old\n",
-	})
-	c, err := Load(Options{LookupEnv: state("ACME_WEBHOOK_SECRET", "new", "WIDGETS_SECRET", "w", "GH_TOKEN", "t", "JENKINS_WEBHOOK_SECRET", "j").lookup})
-	if err != nil {
-		t.Fatalf("the sample does not load:\n%v", err)
-	}
-	// What the sample calls a default is one.
-	d := defaults()
-	for name, pair := range map[string][2]any{
-		"queue": {c.Queue, d.Queue}, "retention": {c.Retention, d.Retention}, "watchdog": {c.Watchdog, d.Watchdog},
-		"breaker": {c.Breaker, d.Breaker}, "app_monitor": {c.AppMonitor, d.AppMonitor}, "ingress": {c.Ingress, d.Ingress},
-		"listen": {c.Listen, d.Listen}, "session_ttl": {c.SessionTTL, d.SessionTTL}, "shutdown_grace": {c.ShutdownGrace, d.ShutdownGrace},
-		"limits": {c.Limits, Limits{Concurrency: 10, QueueSize: 200, QueueWait: 72 * time.Hour}},
-	} {
-		if diff := cmp.Diff(pair[1], pair[0]); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-	}
-}
-
-// The sample shows every key: each unknown-key suggestion list is its own table, so the names are
-// taken from the sources' text.
-func TestSampleHasEveryKey(t *testing.T) {
-	for _, file := range []string{"file.go", "sources.go", "triggers.go"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			key, rest, found := strings.Cut(strings.TrimSpace(line), `":`)
-			if key, ok := strings.CutPrefix(key, `"`); ok && found && rest != "" && !strings.Contains(string(Sample), key+":") {
-				t.Errorf("%s has %q, the sample does not", file, key)
-			}
-		}
 	}
 }

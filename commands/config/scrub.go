@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/seed-de999ace/preloop/queue/trigger"
@@ -47,52 +46,17 @@ func (c *Config) SecretValues() []string {
 
 // TriggersHash names this set of triggers: equal on every node whose triggers are equal once
 // defaults and ceilings are applied, in whatever order they are written. It may be published:
-// targets' secrets and headers enter it only through a slow, salted digest.
+// targets' secrets are in it, behind a digest that is slow to guess against (some milliseconds).
 func (c *Config) TriggersHash() string {
-	specs := make([]trigger.Spec, len(c.Triggers))
-	for i, t := range c.Triggers {
-		t.Run = digested(t.Run, t.Name)
-		if t.FollowUp != nil {
-			f := *t.FollowUp
-			f.Target = digested(f.Target, t.Name)
-			t.FollowUp = &f
-		}
-		if t.Probe != nil {
-			p := digested(*t.Probe, t.Name)
-			t.Probe = &p
-		}
-		specs[i] = t
-	}
+	specs := slices.Clone(c.Triggers)
 	slices.SortFunc(specs, func(a, b trigger.Spec) int { return cmp.Compare(a.Name, b.Name) })
 	data, err := json.Marshal(specs)
 	if err != nil {
 		panic(fmt.Sprintf("encoding triggers: %v", err)) // strings, numbers and maps of strings always encode
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
-func digested(t trigger.Target, salt string) trigger.Target {
-	if t.HTTP == nil {
-		return t
-	}
-	h := *t.HTTP
-	if h.Secret != nil {
-		h.Secret = []byte(digest(string(h.Secret), salt))
-	}
-	h.Headers = maps.Clone(h.Headers)
-	for name, text := range h.Headers {
-		h.Headers[name] = digest(text, salt)
-	}
-	t.HTTP = &h
-	return t
-}
-
-func digest(secret, salt string) string {
-	// Some milliseconds each: dear to guess, cheap at a reload.
-	key, err := pbkdf2.Key(sha256.New, secret, []byte("preloop triggers: "+salt), 20_000, 16)
+	sum, err := pbkdf2.Key(sha256.New, string(data), []byte("preloop triggers v1"), 10_000, 16)
 	if err != nil {
-		panic(fmt.Sprintf("digesting a secret: %v", err)) // only in FIPS mode, for keys shorter than this
+		panic(fmt.Sprintf("hashing triggers: %v", err)) // only for shorter keys and salts in FIPS mode
 	}
-	return hex.EncodeToString(key)
+	return hex.EncodeToString(sum)
 }

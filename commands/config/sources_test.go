@@ -54,7 +54,7 @@ func TestAppFromVariables(t *testing.T) {
 		},
 		"key without id": {
 			env:   state("PRELOOP_GITHUB_APP_PRIVATE_KEY_PATH", "key.pem"),
-			wrong: []string{"PRELOOP_GITHUB_APP_PRIVATE_KEY_PATH: PRELOOP_GITHUB_APP_ID is not set: whose key is this?"},
+			wrong: []string{"PRELOOP_GITHUB_APP_ID: it is not set: whose is the private key?"},
 		},
 		"bad id and key": {
 			env: state("PRELOOP_GITHUB_APP_ID", "acme", "PRELOOP_GITHUB_APP_PRIVATE_KEY", "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n"),
