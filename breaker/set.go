@@ -89,10 +89,11 @@ func (s *Set) state(key string) State {
 	return s.entry(key).state
 }
 
-// Gate says whether the host is unavailable, and for how long nothing should be claimed then.
+// Gate says whether the way to GitHub is open. While it is not, because the host is unavailable,
+// nothing that needs GitHub should be claimed, and wait is how long.
 func (s *Set) Gate(now time.Time) (wait time.Duration, open bool) {
 	wait = s.Wait(s.host, now)
-	return wait, wait > 0
+	return wait, wait == 0
 }
 
 // Wait says how long calls that go through the breaker of key have to wait; 0 is not at all.
@@ -198,10 +199,6 @@ type Status struct {
 	LastErrorAt    time.Time `json:"-"`
 }
 
-// abandonedAfter is how long an open breaker is shown after nobody has probed it: its credential is in
-// no node's configuration any more.
-const abandonedAfter = time.Hour
-
 // Snapshot returns the host's breaker and those of the credentials, ordered by key.
 func (s *Set) Snapshot(now time.Time) (host Status, credentials []Status) {
 	s.mu.Lock()
@@ -209,8 +206,7 @@ func (s *Set) Snapshot(now time.Time) (host Status, credentials []Status) {
 	host = s.entry(s.host).state.At(now, s.settings).status("", now, s.settings)
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
 		state := s.entries[key].state.At(now, s.settings)
-		abandoned := state.Open && state.Probe.Owner == "" && now.Sub(state.OpenUntil) > abandonedAfter
-		if strings.HasPrefix(key, HostPrefix) || abandoned {
+		if strings.HasPrefix(key, HostPrefix) || state.Abandoned(now, s.settings) {
 			continue
 		}
 		credentials = append(credentials, state.status(key, now, s.settings))

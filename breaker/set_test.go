@@ -88,7 +88,7 @@ func TestUnavailabilityCountsForCredentialAndHost(t *testing.T) {
 	if wait := report(t, s, cred, down); wait < 29*time.Second {
 		t.Errorf("after three failures on the host the wait is %s", wait)
 	}
-	if _, open := s.Gate(time.Now()); !open {
+	if _, open := s.Gate(time.Now()); open {
 		t.Error("the host's gate is not shut")
 	}
 	if wait := s.Wait(cred, time.Now()); wait != 0 {
@@ -105,7 +105,7 @@ func TestRateLimitCountsForTheCredentialAlone(t *testing.T) {
 	report(t, s, "app:other", down)
 	report(t, s, "app:other", down)
 	report(t, s, cred, limited)
-	if _, open := s.Gate(time.Now()); open {
+	if _, open := s.Gate(time.Now()); !open {
 		t.Error("the host's gate is shut")
 	}
 	host, credentials := s.Snapshot(time.Now())
@@ -194,13 +194,13 @@ func TestIdleRecovery(t *testing.T) {
 		if n := probes.Load(); n != 2 {
 			t.Errorf("%d probes after one interval, want one for the host and one for the credential", n)
 		}
-		if wait, open := s.Gate(time.Now()); !open || wait != 55*time.Second {
+		if wait, open := s.Gate(time.Now()); open || wait != 55*time.Second {
 			t.Errorf("after a failed probe: open %v, wait %s", open, wait)
 		}
 		healthy.Store(true)
 		time.Sleep(55 * time.Second)
 		synctest.Wait()
-		if _, open := s.Gate(time.Now()); open || s.Wait(cred, time.Now()) != 0 {
+		if _, open := s.Gate(time.Now()); !open || s.Wait(cred, time.Now()) != 0 {
 			t.Error("not closed one interval after the recovery")
 		}
 		cancel()
@@ -262,7 +262,7 @@ func TestHostProbeThatIsLimitedProvesTheHost(t *testing.T) {
 			s.RateLimit(ctx, cred, limited)
 			return limited
 		})
-		if _, open := s.Gate(time.Now()); open {
+		if _, open := s.Gate(time.Now()); !open {
 			t.Error("the host is still shut")
 		}
 		if wait := s.Wait(cred, time.Now()); wait != 10*time.Minute {
@@ -381,7 +381,7 @@ func TestStoreAway(t *testing.T) {
 			if err := n.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if wait, open := n.Gate(time.Now()); !open || wait != 30*time.Second {
+			if wait, open := n.Gate(time.Now()); open || wait != 30*time.Second {
 				t.Errorf("store is back: open %v, wait %s", open, wait)
 			}
 		}

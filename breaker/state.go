@@ -175,6 +175,16 @@ func (s State) Due(now time.Time, c Settings) (at time.Time, ok bool) {
 	return s.OpenUntil, true
 }
 
+// abandonedAfter is how long a probe may be due before we conclude that nobody will make it.
+const abandonedAfter = time.Hour
+
+// Abandoned reports whether the breaker is open and no node probes it any more, because its
+// credential is in nobody's configuration. It is not worth showing.
+func (s State) Abandoned(now time.Time, c Settings) bool {
+	at, due := s.Due(now, c)
+	return due && now.Sub(at) > abandonedAfter
+}
+
 // TryProbe gives the one probe to owner. It is refused while the breaker is closed, the open
 // interval lasts, or another probe is under way. The new state's generation names the probe.
 func (s State) TryProbe(now time.Time, c Settings, owner string) (State, bool) {

@@ -344,7 +344,7 @@ func TestRateLimits(t *testing.T) {
 					if !u.RateLimited || u.BreakerOpen != on || (u.RetryIn-tc.wait).Abs() > time.Second {
 						t.Errorf("got %+v, want a wait of %s", u, tc.wait)
 					}
-					if _, open := w.breakers.Gate(time.Now()); open {
+					if _, open := w.breakers.Gate(time.Now()); !open {
 						t.Error("a credential's limit shut the host")
 					}
 					_, err = w.token.Webhook(t.Context(), github.Hook{Repo: "acme/widgets", ID: 1})

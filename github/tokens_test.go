@@ -317,7 +317,7 @@ func TestRecovery(t *testing.T) {
 				}
 				w.ClearFaults()
 				time.Sleep(50 * time.Second)
-				if _, open := w.breakers.Gate(time.Now()); open || w.breakers.Wait(client.BreakerKey(), time.Now()) != 0 {
+				if _, open := w.breakers.Gate(time.Now()); !open || w.breakers.Wait(client.BreakerKey(), time.Now()) != 0 {
 					t.Error("no recovery")
 				}
 				if n := w.Calls(route); n != 4 {
