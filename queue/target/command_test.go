@@ -49,7 +49,7 @@ func TestCommandExit(t *testing.T) {
 				t.Errorf("HandOver: state %q, reason %q, ended %v, code %s", o.State, o.Reason, o.SessionEnded, code(o))
 			}
 			if p := (Command{}).Probe(t.Context(), j); p != tt.probe {
-				t.Errorf("Probe: %q", p)
+				t.Errorf("Probe: %v", p)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestCommandThatCannotStart(t *testing.T) {
 				}
 			}
 			if p := tt.command.Probe(t.Context(), job(tt.argv...)); p != Unknown {
-				t.Errorf("Probe: %q", p)
+				t.Errorf("Probe: %v", p)
 			}
 		})
 	}
@@ -241,7 +241,7 @@ func TestCommandTimeout(t *testing.T) {
 			}
 			held.gone()
 			if p := c.Probe(t.Context(), job("sh", "-c", `trap 'exit 0' TERM; sleep 1000`)); p != Unknown {
-				t.Errorf("Probe: %q", p)
+				t.Errorf("Probe: %v", p)
 			}
 		})
 	}
@@ -329,7 +329,7 @@ func TestCommandStoppedBeforeItStarts(t *testing.T) {
 				}
 			}
 			if p := (Command{}).Probe(ctx, job("touch", file)); p != Unknown {
-				t.Errorf("probe %q", p)
+				t.Errorf("probe %v", p)
 			}
 			if _, err := os.Stat(file); err == nil {
 				t.Error("it ran")

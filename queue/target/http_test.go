@@ -217,7 +217,7 @@ func TestHTTPStatus(t *testing.T) {
 				t.Errorf("HandOver: state %q, reason %q, ended %v, status %s", o.State, o.Reason, o.SessionEnded, status(o))
 			}
 			if p := target.Probe(t.Context(), job()); p != tt.probe {
-				t.Errorf("Probe: %q", p)
+				t.Errorf("Probe: %v", p)
 			}
 			if n := r.requests.Load(); n != 3 {
 				t.Errorf("%d requests for 3 attempts", n)
@@ -370,7 +370,7 @@ func TestHTTPNeverConnected(t *testing.T) {
 				}
 			}
 			if p := target.Probe(t.Context(), job()); p != Unknown {
-				t.Errorf("Probe: %q", p)
+				t.Errorf("Probe: %v", p)
 			}
 		})
 	}
@@ -419,7 +419,7 @@ func TestHTTPNoAnswer(t *testing.T) {
 				t.Errorf("%d requests for 2 attempts", n)
 			}
 			if p := target.Probe(t.Context(), job()); p != Unknown {
-				t.Errorf("Probe: %q", p)
+				t.Errorf("Probe: %v", p)
 			}
 		})
 	}

@@ -59,13 +59,13 @@ type Job struct {
 type Report func(session string, state queue.SessionState)
 
 // Probe is the answer to whether a run has happened.
-type Probe string
+type Probe = queue.ProbeAnswer
 
 // The answers of a probe.
 const (
-	Happened Probe = "happened"
-	DidNot   Probe = "did_not"
-	Unknown  Probe = "unknown"
+	Happened = queue.ProbeHappened
+	DidNot   = queue.ProbeDidNot
+	Unknown  = queue.ProbeUnknown
 )
 
 // Exit codes with a meaning of their own.
