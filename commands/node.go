@@ -29,6 +29,7 @@ type node struct {
 	store   queue.Store
 	hub     *hub
 	ready   *api.Readiness
+	metrics *api.Metrics // nil without a server
 	log     *slog.Logger
 	app     *app
 
@@ -246,7 +247,11 @@ func (n *node) services() []service {
 		list = append(list, service{"the worker", w.Run}, service{"the dispatcher", n.dispatcher().Run})
 	}
 	if n.has("prune") {
-		p := &queue.Pruner{Store: n.store, Every: cfg.Retention.Every, Batch: cfg.Retention.Batch, Logger: n.log}
+		p := &queue.Pruner{Store: n.store, Every: cfg.Retention.Every, Batch: cfg.Retention.Batch, Logger: n.log, Observe: func(deleted int) {
+			if n.metrics != nil {
+				n.metrics.Pruned(deleted)
+			}
+		}}
 		list = append(list, service{"pruning", p.Run})
 	}
 	return list
@@ -256,9 +261,12 @@ func (n *node) worker() *queue.Worker {
 	cfg := n.current().cfg
 	return &queue.Worker{
 		Store: n.store, Node: n.id, Settings: settings(cfg), Decide: n.decide,
-		Gate:   func() (time.Duration, bool) { return n.gate() },
+		Gate:   n.gate,
 		Logger: n.log, Workers: cfg.Queue.Workers, Poll: cfg.Queue.Poll, Renew: cfg.Queue.Renew,
 		Observe: func(at queue.DeliveryAttempt) {
+			if n.metrics != nil {
+				n.metrics.Delivery(at)
+			}
 			n.log.Debug("an attempt at a delivery ended", "delivery", at.Delivery.ID, "source", at.Delivery.SourceName, "outcome", at.Outcome, "error", at.Error)
 		},
 	}
@@ -276,6 +284,9 @@ func (n *node) dispatcher() *queue.Dispatcher {
 		Store: n.store, Node: n.id, Settings: settings(cfg), Rules: n.rules, Execute: n.execute, Probed: n.probed, Probe: n.probe,
 		Logger: n.log, Poll: cfg.Queue.Poll, Renew: cfg.Queue.Renew, ShutdownGrace: cfg.ShutdownGrace,
 		Observe: func(at queue.RunAttempt) {
+			if n.metrics != nil {
+				n.metrics.Run(at)
+			}
 			log := n.log.With("run", at.Run.ID, "trigger", at.Run.Trigger, "delivery", at.Run.DeliveryID)
 			switch {
 			case at.Err != nil:

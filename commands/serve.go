@@ -64,9 +64,9 @@ func (n *node) serve(ctx context.Context, c *ServeCmd) error {
 	if n.finishBase = cfg.PublicURL; n.finishBase == "" || operator != public {
 		n.finishBase = "http://" + operator.Addr().String()
 	}
+	handler := n.operatorHandler()
 	list := n.services()
 
-	handler := n.operatorHandler()
 	mux := http.NewServeMux()
 	handler.RegisterProbes(mux)
 	var receiver *webhook.Receiver
@@ -170,7 +170,8 @@ func (n *node) operatorHandler() *api.Handler {
 		Store: n.store, Version: Version, Node: n.id, Breaker: breakerSettings(n.current().cfg), Watching: n.has("watchdog") && n.current().cfg.Watchdog.Enabled,
 		Sources: func() []api.SourceInfo { return sourceInfos(n.current().cfg) },
 	}
-	return &api.Handler{Operations: l, Token: n.current().cfg.SystemToken.Reveal(), Ready: n.ready, Log: n.log, FinishToken: n.runToken}
+	n.metrics = api.NewMetrics(l, n.log)
+	return &api.Handler{Operations: l, Metrics: n.metrics, Token: n.current().cfg.SystemToken.Reveal(), Ready: n.ready, Log: n.log, FinishToken: n.runToken}
 }
 
 func (n *node) receiver() *webhook.Receiver {
@@ -178,7 +179,7 @@ func (n *node) receiver() *webhook.Receiver {
 	in := cfg.Ingress
 	r := webhook.New(webhook.Config{
 		Sources: webhookSources(cfg), MaxBody: in.MaxBody, Memory: in.Memory, Budget: in.Budget, Attempts: in.Attempts,
-		AttemptTimeout: in.AttemptTimeout, RetryDelay: in.RetryDelay, ReadTimeout: in.ReadTimeout,
+		AttemptTimeout: in.AttemptTimeout, RetryDelay: in.RetryDelay, ReadTimeout: in.ReadTimeout, Observe: n.metrics.Request,
 	}, n.store, n.log)
 	n.onReload = append(n.onReload, func(cfg *config.Config) { r.SetSources(webhookSources(cfg)) })
 	return r
