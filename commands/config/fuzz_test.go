@@ -67,7 +67,7 @@ func TestMisplacedSecretsStayHidden(t *testing.T) {
 		"store: postgres://u:%@h:x/db", "store: mysql://u:%@h/db", "store: %", "store_listen: sqlite://%", "public_url: https://u:%@h",
 		"github_api_url: 'http://u:%@h'", "triggers: [ { name: a, on: push, run: { http: { url: 'https://%@x', secret: %, bogus: 1 } } } ]",
 		"triggers: [ { name: a, on: push, run: { http: { url: x, headers: { A: %, 'b c': % }, bogus: 1 } } } ]",
-		"system_token: '%", "system_token: \"%\n  x\"\nbogus: 1", "system_token: |\n  %\nbogus: 1", "secrets:\n  - %\n  - a: %\nbogus: 1",
+		"system_token: '%", "system_token %", "listen: :1\n- %\n", "listen: :1\n%\n", "system_token: \"%\n  x\"\nbogus: 1", "system_token: |\n  %\nbogus: 1", "secrets:\n  - %\n  - a: %\nbogus: 1",
 	}
 	forms := []string{secret, "'" + secret + "'", `"` + secret + `"`, "&x " + secret, "!!str " + secret}
 	rapid.Check(t, func(t *rapid.T) {

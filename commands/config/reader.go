@@ -45,13 +45,12 @@ func (r *reader) parse(data []byte) (root value, ok bool) {
 	case errors.As(err, &syntax):
 		p := place{line: 1, column: 1}
 		if syntax.Token != nil && syntax.Token.Position != nil {
-			p = place{line: syntax.Token.Position.Line, column: syntax.Token.Position.Column}
+			p = r.within(place{line: syntax.Token.Position.Line, column: syntax.Token.Position.Column})
 		}
-		// Without a parse nobody knows what is a secret: show the line's key alone.
-		if p.line <= len(r.lines) {
-			if before, _, found := strings.Cut(r.lines[p.line-1], ":"); found {
-				r.cut[p.line] = len([]rune(before)) + len(": ") + 1
-			}
+		// Without a parse nobody knows what is a secret: show the line's key alone, if it has one.
+		r.cut[p.line] = 1
+		if before, _, found := strings.Cut(r.lines[p.line-1], ":"); found {
+			r.cut[p.line] = len([]rune(before)) + len(": ") + 1
 		}
 		r.report(p, "", "%s", syntax.Message)
 		return value{}, false
@@ -130,13 +129,19 @@ func (r *reader) report(p place, path, format string, args ...any) {
 	if p.name != "" {
 		e.Field = p.name
 	} else {
-		// The parser places what it misses at the end on a line after the last.
-		if last := len(r.lines); p.line > last {
-			p = place{line: last, column: len([]rune(r.lines[last-1])) + 1}
-		}
+		p = r.within(p)
 		e.File, e.Line, e.Column = r.file, p.line, p.column
 	}
 	r.errs = append(r.errs, e)
+}
+
+// within keeps a place inside the file: the parser puts what it misses at the end on a line after
+// the last.
+func (r *reader) within(p place) place {
+	if last := len(r.lines); p.line > last {
+		return place{line: last, column: len([]rune(r.lines[last-1])) + 1}
+	}
+	return place{line: max(p.line, 1), column: max(p.column, 1)}
 }
 
 // reported tells whether the value under path, something in it, or the place where it is missing

@@ -97,14 +97,15 @@ func TestSnippet(t *testing.T) {
 			"triggers:\n  - name: a\n    on: push\n    run: { command: [x] }\n    wen: x\n",
 			"    5 |     wen: …\n      |     ^\n",
 		},
-		"bad value":      {"queue:\n  lease: soon # now\n", "    2 |   lease: soon # now\n      |          ^\n"},
-		"inline secret":  {"system_token: hunter2hunter2\n", "    1 | system_token: …\n      |               ^\n"},
-		"beside it":      {"apps: [ { id: 1, webhook_secrets: [ { secret: hunter2, bogus: 1 } ] } ]\n", "    1 | apps: [ { id: 1, webhook_secrets: [ { secret: …\n      |                                       ^\n"},
-		"no YAML":        {"x: 1\nsystem_token: 'hunter2\n", "    2 | system_token: …\n      |               ^\n"},
-		"store":          {"store: mysql://u:hunter2@h/\n", "    1 | store: …\n      |        ^\n"},
-		"wide letters":   {"limits: { 'größe': 1, queue_wait: x }\n", "    1 | limits: { 'größe': …\n      |           ^\n"},
-		"carriage":       {"listen: x\r\n", "    1 | listen: x\n      |         ^\n"},
-		"over two lines": {"system_token: \"hunter2\n  hunter3\"\n", "    1 | system_token: …\n      |               ^\n"},
+		"bad value":       {"queue:\n  lease: soon # now\n", "    2 |   lease: soon # now\n      |          ^\n"},
+		"inline secret":   {"system_token: hunter2hunter2\n", "    1 | system_token: …\n      |               ^\n"},
+		"beside it":       {"apps: [ { id: 1, webhook_secrets: [ { secret: hunter2, bogus: 1 } ] } ]\n", "    1 | apps: [ { id: 1, webhook_secrets: [ { secret: …\n      |                                       ^\n"},
+		"no YAML":         {"x: 1\nsystem_token: 'hunter2\n", "    2 | system_token: …\n      |               ^\n"},
+		"no YAML, no key": {"listen: :1\n- hunter2\n", "    2 | …\n      | ^\n"},
+		"store":           {"store: mysql://u:hunter2@h/\n", "    1 | store: …\n      |        ^\n"},
+		"wide letters":    {"limits: { 'größe': 1, queue_wait: x }\n", "    1 | limits: { 'größe': …\n      |           ^\n"},
+		"carriage":        {"listen: x\r\n", "    1 | listen: x\n      |         ^\n"},
+		"over two lines":  {"system_token: \"hunter2\n  hunter3\"\n", "    1 | system_token: …\n      |               ^\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tt.text, Options{})
