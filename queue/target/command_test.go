@@ -285,7 +285,9 @@ func TestCommandStopped(t *testing.T) {
 				trap = ""
 			}
 			pipe := fifo(t)
-			j := job("sh", "-c", trap+`exec 3> "$0"; echo session=s1 > "$PRELOOP_OUTPUT"; echo up >&3; sleep 1000`, pipe)
+			// Its child says that it is up: a TERM between that and the start of a child would reach
+			// the shell alone, which then waits for the child before it minds its trap.
+			j := job("sh", "-c", trap+`exec 3> "$0"; echo session=s1 > "$PRELOOP_OUTPUT"; sh -c 'echo up >&3; exec sleep 1000'; exit`, pipe)
 			try := func(do func(context.Context, Job, Report) queue.Outcome, want queue.RunState) {
 				t.Helper()
 				held := watchHolders(t, pipe)
