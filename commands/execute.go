@@ -18,7 +18,7 @@ import (
 type executor interface {
 	Run(ctx context.Context, j target.Job, report target.Report) queue.Outcome
 	HandOver(ctx context.Context, j target.Job, report target.Report) queue.Outcome
-	Probe(ctx context.Context, j target.Job) target.Probe
+	Probe(ctx context.Context, j target.Job) queue.ProbeAnswer
 }
 
 // rules are what this node knows of its triggers when it starts runs.
@@ -89,13 +89,7 @@ func (n *node) probe(ctx context.Context, c queue.RunClaim) queue.ProbeAnswer {
 		n.log.Warn("a probe could not be rendered", "run", c.ID, "error", err)
 		return queue.ProbeUnknown
 	}
-	switch n.target(t.Spec.Probe).Probe(ctx, job) {
-	case target.Happened:
-		return queue.ProbeHappened
-	case target.DidNot:
-		return queue.ProbeDidNot
-	}
-	return queue.ProbeUnknown
+	return n.target(t.Spec.Probe).Probe(ctx, job)
 }
 
 // job gathers everything that a target is told of a run.
@@ -116,7 +110,7 @@ func (n *node) job(t *trigger.Trigger, part trigger.Part, what *trigger.Target, 
 	vars.Prompt = prompt
 	job := target.Job{
 		Run: &c.Run, Headers: c.Headers, Payload: c.Payload, Prompt: prompt, Session: session,
-		Traceparent: traceparent(c.ID),
+		Traceparent: traceparent(c.ID), Mask: n.current().cfg.SecretValues(),
 	}
 	if what.HTTP == nil {
 		job.Argv, err = t.Argv(vars, part)
@@ -140,7 +134,7 @@ func (n *node) target(what *trigger.Target) executor {
 	for i, v := range values {
 		secrets[i] = []byte(v)
 	}
-	return target.Command{Timeout: what.Timeout, KillAfter: cfg.Queue.KillAfter, SecretNames: cfg.SecretEnvNames(), SecretValues: secrets}
+	return target.Command{Timeout: what.Timeout, KillAfter: cfg.Queue.KillAfter, SecretNames: cfg.SecretEnvNames(), SecretValues: secrets, TempDir: n.tempDir}
 }
 
 // signingSecret is a source's current webhook secret, with which an HTTP target without a secret

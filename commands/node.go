@@ -34,6 +34,7 @@ type node struct {
 	app     *app
 
 	components []string
+	tempDir    string
 	finishBase string              // where targets reach this server; empty: nowhere
 	runToken   func(string) string // nil without a server
 
@@ -84,6 +85,10 @@ func openNode(ctx context.Context, a *app, cfg *config.Config, components []stri
 		ready: &api.Readiness{StoreLost: 3 * heartbeatEvery, Stalled: 3 * cfg.Queue.Lease},
 	}
 	n.loaded.Store(l)
+	if n.tempDir, err = runDir(cfg); err != nil {
+		_ = store.Close()
+		return nil, err
+	}
 	n.hub = newHub(cfg, breakerDocs{store}, n.log)
 	if err := n.beat(ctx); err != nil {
 		_ = store.Close()
@@ -105,6 +110,7 @@ func (n *node) close() error {
 	if err := n.store.Leave(ctx, n.id); err != nil {
 		n.log.Warn("the node's row was left behind; it will show as gone", "error", err)
 	}
+	_ = os.RemoveAll(n.tempDir) // the next start removes it otherwise
 	return n.store.Close()
 }
 
@@ -267,16 +273,12 @@ func (n *node) worker() *queue.Worker {
 			if n.metrics != nil {
 				n.metrics.Delivery(at)
 			}
-			n.log.Debug("an attempt at a delivery ended", "delivery", at.Delivery.ID, "source", at.Delivery.SourceName, "outcome", at.Outcome, "error", at.Error)
 		},
 	}
 }
 
 // gate tells the worker whether to claim: nothing while GitHub as a whole is unavailable.
-func (n *node) gate() (time.Duration, bool) {
-	wait, unavailable := n.hub.breakers.Gate(time.Now())
-	return wait, !unavailable
-}
+func (n *node) gate() (time.Duration, bool) { return n.hub.breakers.Gate(time.Now()) }
 
 func (n *node) dispatcher() *queue.Dispatcher {
 	cfg := n.current().cfg
@@ -286,13 +288,6 @@ func (n *node) dispatcher() *queue.Dispatcher {
 		Observe: func(at queue.RunAttempt) {
 			if n.metrics != nil {
 				n.metrics.Run(at)
-			}
-			log := n.log.With("run", at.Run.ID, "trigger", at.Run.Trigger, "delivery", at.Run.DeliveryID)
-			switch {
-			case at.Err != nil:
-				log.Error("a run's outcome was not recorded", "outcome", at.Outcome.State, "error", at.Err)
-			default:
-				log.Info("an attempt at a run ended", "state", at.Run.State, "reason", at.Run.Reason, "took", at.Took.Round(time.Millisecond).String())
 			}
 		},
 	}

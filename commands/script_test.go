@@ -1,0 +1,135 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"preloop": func() { os.Exit(Main()) }})
+}
+
+// The scripts drive the real program. Each has a store of its own in $STORE, a free address in
+// $ADDR, and the secrets that a server needs; `ready` waits until that server is, and
+// `until` repeats a command until its output matches.
+func TestScriptsOnSQLite(t *testing.T) {
+	runScripts(t, "sqlite", func(e *testscript.Env) (string, error) {
+		return "sqlite://" + filepath.Join(e.WorkDir, "preloop.db"), nil
+	})
+}
+
+func TestScriptsOnPostgres(t *testing.T) {
+	server := os.Getenv("PRELOOP_TEST_POSTGRES")
+	if server == "" {
+		t.Fatal("PRELOOP_TEST_POSTGRES names no server; `eval \"$(scripts/postgres env)\"` starts a private one, and scripts/test does that by itself")
+	}
+	runScripts(t, "postgres", func(e *testscript.Env) (string, error) { return database(e, server) })
+}
+
+// database creates an empty database and drops it when the script is over.
+func database(e *testscript.Env, server string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return "", err
+	}
+	name := "script_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	admin := func(q string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, server)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx) //nolint:errcheck // the test is over with it
+		_, err = conn.Exec(ctx, q)
+		return err
+	}
+	if err := admin("CREATE DATABASE " + name); err != nil {
+		return "", err
+	}
+	e.Defer(func() {
+		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
+			e.T().Log(err)
+		}
+	})
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, error)) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			url, err := store(e)
+			if err != nil {
+				return err
+			}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			addr := l.Addr().String()
+			_ = l.Close()
+			e.Setenv("STORE", url)
+			e.Setenv("PRELOOP_STORE_URL", url)
+			e.Setenv("ADDR", addr)
+			e.Setenv("PRELOOP_LISTEN", addr)
+			e.Setenv("SERVER", "http://"+addr)
+			e.Setenv("PRELOOP_WEBHOOK_SECRET", "It's a Secret to Everybody")
+			e.Setenv("PRELOOP_SYSTEM_TOKEN", "a system token of the scripts")
+			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("HOME", e.WorkDir)
+			return os.Mkdir(filepath.Join(e.WorkDir, "state"), 0o700)
+		},
+		Condition: func(cond string) (bool, error) { return cond == kind, nil },
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until},
+	})
+}
+
+// ready waits for the server at $SERVER.
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: ready")
+	}
+	client := &http.Client{Timeout: time.Second}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		resp, err := client.Get(ts.Getenv("SERVER") + "/readyz")
+		if err != nil {
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	ts.Fatalf("the server is not ready after 30 s")
+}
+
+// until TEXT COMMAND… repeats a command until a line of its standard output contains the text.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until TEXT COMMAND…")
+	}
+	last := ""
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		err := ts.Exec(args[1], args[2:]...)
+		out := ts.ReadFile("stdout")
+		if err == nil && strings.Contains(out, args[0]) {
+			return
+		}
+		last = fmt.Sprintf("%v\n%s%s", err, out, ts.ReadFile("stderr"))
+	}
+	ts.Fatalf("%q did not come within 30 s; the last answer: %s", args[0], last)
+}
