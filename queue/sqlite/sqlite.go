@@ -106,6 +106,9 @@ func dsn(path, query string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query
 }
 
+// lockPatience is how long a starting node waits for another one to be gone.
+const lockPatience = 3 * time.Second
+
 // own takes the side file's lock. The database itself is never opened by hand: closing such a
 // descriptor would drop SQLite's own locks.
 func (s *Store) own() error {
@@ -116,7 +119,14 @@ func (s *Store) own() error {
 	if err != nil {
 		return fmt.Errorf("locking the store %s: %w; the directory must be writable", s.path, errors.Unwrap(err))
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	// A predecessor that was killed holds the lock until the kernel is done with it and with a
+	// child that it was just forking: a moment, longer on a busy machine.
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 100) {
+		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
 		holder := make([]byte, 200)
 		n, _ := lock.ReadAt(holder, 0)
 		_ = lock.Close()
