@@ -61,12 +61,13 @@ func (n *Node) Start() error {
 	}
 	defer log.Close()
 
+	// What a killed node leaves behind goes with its folder.
 	args := []string{"serve", "--config", file}
 	if n.Components != "" {
 		args = append(args, "--components", n.Components)
 	}
 	process := exec.Command(n.Binary, args...)
-	process.Env = append(environment(), "STATE_DIRECTORY="+n.Dir, "PRELOOP_WEBHOOK_SECRET="+Secret, "PRELOOP_SYSTEM_TOKEN="+Token)
+	process.Env = append(environment(), "STATE_DIRECTORY="+n.Dir, "TMPDIR="+n.Dir, "PRELOOP_WEBHOOK_SECRET="+Secret, "PRELOOP_SYSTEM_TOKEN="+Token)
 	process.Stdout, process.Stderr = log, log
 	if err := process.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", n.Binary, err)
