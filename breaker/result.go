@@ -34,14 +34,15 @@ type OpenError struct {
 
 // Reason says what opened the breaker.
 func (e *OpenError) Reason() string {
-	what := "GitHub is unavailable"
-	if e.RateLimited {
-		what = "GitHub limits the rate"
+	switch {
+	case e.RateLimited && e.Cause != "":
+		return e.Cause
+	case e.RateLimited:
+		return "GitHub limits the rate"
+	case e.Cause != "":
+		return "GitHub is unavailable, last: " + e.Cause
 	}
-	if e.Cause != "" {
-		what += ", last: " + e.Cause
-	}
-	return what
+	return "GitHub is unavailable"
 }
 
 func (e *OpenError) Error() string {

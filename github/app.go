@@ -3,8 +3,8 @@ package github
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"time"
 )
 
@@ -140,7 +140,7 @@ type rateLimits struct {
 func (c *Client) RateLimits(ctx context.Context) (map[string]RateLimit, error) {
 	var out rateLimits
 	_, err := c.get(ctx, "reading the rate limits", "/rate_limit", &out)
-	if e, ok := err.(*Error); ok && e.Status == http.StatusNotFound {
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	return out.Resources, err
