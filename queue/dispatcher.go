@@ -167,14 +167,14 @@ func (r *dispatcherRun) dispatch() {
 		// Each of the three is tried whatever became of the others.
 		var errs [3]error
 		now := time.Now()
-		if swept.IsZero() || now.Sub(swept) >= r.poll {
+		poll := swept.IsZero() || now.Sub(swept) >= r.poll
+		if poll {
 			errs[0] = r.sweep()
 			swept = now
-			r.probes.wanted(now)
 		}
 		claimed, next, err := r.claim()
 		errs[1] = err
-		if r.probes.due(now) {
+		if r.probes.due(now) || poll {
 			errs[2] = r.claimProbes()
 		}
 		if err := errors.Join(errs[:]...); err != nil {

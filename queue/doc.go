@@ -5,19 +5,19 @@
 //
 // # A delivery
 //
-//	            Enqueue
-//	               │
-//	               ▼    claim: lease, token + 1, attempts + 1
-//	          ┌──────────┐ ─────────────────────────────► ┌────────────┐
-//	     ┌──► │ received │                                │ processing │ ◄─┐ lease ended, claimed
-//	     │    └──────────┘ ◄───────────────────────────── └────────────┘ ──┘ again: token + 1
-//	     │          ▲        retry: after the usual wait    │        │
-//	     │          │        park, release: refunded        │ done   │ permanent error, panic,
-//	     │          │                                       ▼        ▼ no attempt left
-//	     │          │                                  ┌──────┐   ┌────────┐
-//	     │          └── replay: generation + 1 ─────── │ done │   │ failed │
-//	     │                                             └──────┘   └────────┘
-//	     └── replay, or a redelivery by GitHub ───────────────────────┘
+//	       Enqueue
+//	          │
+//	          ▼    claim: lease, token + 1, attempts + 1
+//	     ┌──────────┐ ─────────────────────────────► ┌────────────┐
+//	┌──► │ received │                                │ processing │ ◄─┐ lease ended, claimed
+//	│    └──────────┘ ◄───────────────────────────── └────────────┘ ──┘ again: token + 1
+//	│          ▲        retry: after the usual wait    │        │
+//	│          │        park, release: refunded        │ done   │ permanent error, panic,
+//	│          │                                       ▼        ▼ no attempt left
+//	│          │                                  ┌──────┐   ┌────────┐
+//	│          └── replay: generation + 1 ─────── │ done │   │ failed │
+//	│                                             └──────┘   └────────┘
+//	└── replay, or a redelivery by GitHub ───────────────────────┘
 //
 // Done and failed are terminal: only an operator or GitHub moves a delivery on from there, and
 // once it has been terminal for Settings.Keep, and its runs too, it is pruned. The whole table of
@@ -25,24 +25,24 @@
 //
 // # A run
 //
-//	             admission, in the write that makes its delivery done
-//	                │                                    │
-//	                ▼                                    ▼
-//	           ┌─────────┐  expired, superseded    ┌─────────┐
-//	     ┌───► │ waiting │ ──────────────────────► │ dropped │  queue_full, loop_limit at once
-//	     │     └─────────┘                         └─────────┘
-//	     │   start │    │ follow-up
-//	     │         ▼    ▼
-//	     │  ┌─────────┐ ┌─────────┐   not delivered: stays routing, tried again
-//	     ├─ │ running │ │ routing │   session ended: a waiting start in its old place
-//	     │  └─────────┘ └─────────┘
-//	     │     │   │       │    │  the target's word
-//	     │     │   └───────┼────┴─────────────► succeeded, failed, delivered
-//	     │     └───────────┤
-//	     │                 ▼  worker_lost, interrupted, unconfirmed
-//	     │           ┌───────────┐
-//	     └────────── │ uncertain │ ───────────► succeeded, delivered, failed
-//	   it did not    └───────────┘  a probe, an operator, or uncertain_after
+//	          admission, in the write that makes its delivery done
+//	             │                                    │
+//	             ▼                                    ▼
+//	        ┌─────────┐  expired, superseded    ┌─────────┐
+//	  ┌───► │ waiting │ ──────────────────────► │ dropped │  queue_full, loop_limit at once
+//	  │     └─────────┘                         └─────────┘
+//	  │   start │    │ follow-up
+//	  │         ▼    ▼
+//	  │  ┌─────────┐ ┌─────────┐   not delivered: stays routing, tried again
+//	  ├─ │ running │ │ routing │   session ended: a waiting start in its old place
+//	  │  └─────────┘ └─────────┘
+//	  │     │   │       │    │  the target's word
+//	  │     │   └───────┼────┴─────────────► succeeded, failed, delivered
+//	  │     └───────────┤
+//	  │                 ▼  worker_lost, interrupted, unconfirmed
+//	  │           ┌───────────┐
+//	  └────────── │ uncertain │ ───────────► succeeded, delivered, failed
+//	it did not    └───────────┘  a probe, an operator, or uncertain_after
 //
 // To be tried again is to be waiting (or routing) with a time: it costs an attempt, except where
 // it was refunded, and the last attempt's failure is final. An idempotent run skips uncertain and
