@@ -10,6 +10,7 @@ import (
 	"github.com/seed-de999ace/preloop/commands/config"
 	"github.com/seed-de999ace/preloop/queue"
 	"github.com/seed-de999ace/preloop/queue/api"
+	"github.com/seed-de999ace/preloop/queue/postgres"
 	"github.com/seed-de999ace/preloop/queue/sqlite"
 )
 
@@ -76,7 +77,7 @@ func openStore(ctx context.Context, cfg *config.Config, serve bool) (queue.Store
 	case config.SQLite:
 		return sqlite.Open(ctx, cfg.Store.Path, sqlite.Options{Settings: settings(cfg), Serve: serve})
 	default:
-		return nil, fmt.Errorf("opening the store %s: this kind is not supported yet", cfg.Store)
+		return postgres.Open(ctx, cfg.Store.URL.Reveal(), postgres.Options{Settings: settings(cfg), ListenURL: cfg.StoreListen.URL.Reveal(), Serve: serve})
 	}
 }
 

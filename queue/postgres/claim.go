@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-de999ace/preloop/queue"
+	"github.com/seed-de999ace/preloop/queue/codec"
+)
+
+// stored is a payload as it is kept.
+type stored struct {
+	codec int
+	body  []byte
+}
+
+type claimed struct {
+	claims []queue.DeliveryClaim
+	bodies []stored
+}
+
+// claimDeliveries leases what is due, oldest first, and returns it as it is now with what it was
+// before. Rows that another node is claiming are passed over.
+const claimDeliveries = `WITH picked AS MATERIALIZED (
+		SELECT seq, state, attempts, history, node, started_at FROM deliveries
+		WHERE finished_at IS NULL AND due_at <= $3 AND NOT ` + outdated + `
+		ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED
+	)
+	UPDATE deliveries AS d SET state = 'processing', attempts = d.attempts + 1, token = d.token + 1, node = $1, started_at = $3, due_at = $4
+	FROM picked AS p LEFT JOIN payloads AS b ON b.seq = p.seq WHERE d.seq = p.seq
+	RETURNING ` + deliveryColumns + `, d.token, p.state, p.attempts, p.history, p.node, COALESCE(p.started_at, 0), COALESCE(b.codec, -1), b.body`
+
+// outdated says whether another live node than $1 has loaded a different set of triggers later; a
+// node whose heartbeat is not after $5 is not live.
+const outdated = `EXISTS (SELECT 1 FROM nodes AS mine JOIN nodes AS other ON other.id <> mine.id
+			WHERE mine.id = $1 AND other.triggers_hash <> mine.triggers_hash AND other.triggers_loaded_at > mine.triggers_loaded_at AND other.heartbeat_at > $5)`
+
+// ClaimDeliveries implements queue.Deliveries.
+func (s *Store) ClaimDeliveries(ctx context.Context, node string, n int) ([]queue.DeliveryClaim, error) {
+	// A transaction costs three round trips; an idle queue is seen by one.
+	if !s.flowing.Load() {
+		var due bool
+		err := s.readRow(ctx, "reading", `SELECT EXISTS (SELECT 1 FROM deliveries WHERE finished_at IS NULL AND due_at <= `+clock+`)`, nil, func(r scanner) error { return r.Scan(&due) })
+		if err != nil || !due {
+			return nil, err
+		}
+	}
+	c, err := get(ctx, s, func(t *tx) (claimed, error) { return t.claim(s, node, n) })
+	s.flowing.Store(len(c.claims) > 0)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.claims {
+		if c.claims[i].Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err != nil {
+			return nil, fmt.Errorf("reading the payload of %s: %w", c.claims[i].Key(), err)
+		}
+	}
+	return c.claims, nil
+}
+
+func (t *tx) claim(s *Store, node string, n int) (c claimed, err error) {
+	type old struct {
+		d         queue.Delivery
+		history   string
+		startedAt int64
+		node      string
+		attempts  int
+	}
+	var expired []old
+	until := t.now + s.Lease.Microseconds()
+	err = t.rows(claimDeliveries, []any{node, n, t.now, until, t.now - s.DeadNode.Microseconds()}, func(r pgx.Rows) error {
+		var o old
+		var state string
+		var token int64
+		var p stored
+		var err error
+		o.d, err = scanDelivery(r, &token, &state, &o.attempts, &o.history, &o.node, &o.startedAt, &p.codec, &p.body)
+		if err != nil {
+			return err
+		}
+		if queue.DeliveryState(state) == queue.Processing {
+			expired = append(expired, o)
+			if o.attempts >= s.MaxAttempts {
+				return nil
+			}
+		}
+		c.claims = append(c.claims, queue.DeliveryClaim{Delivery: o.d, Lease: queue.Lease{Row: o.d.Seq, Token: token, Until: t.local(until)}})
+		c.bodies = append(c.bodies, p)
+		return nil
+	})
+	if err != nil {
+		return c, err
+	}
+	c.sort()
+	for _, o := range expired {
+		var history []queue.Attempt
+		if err := fromJSON(o.history, &history); err != nil {
+			return c, err
+		}
+		a := queue.Attempt{
+			Generation: o.d.Generation, Attempt: o.attempts, Node: o.node, StartedAt: at(o.startedAt), FinishedAt: at(t.now),
+			Outcome: "lease_expired", Error: "the worker's lease expired before it said how the attempt ended",
+		}
+		kept := toJSON(queue.AppendAttempt(history, a))
+		if o.attempts < s.MaxAttempts {
+			_, err = t.exec(`UPDATE deliveries SET history = $2 WHERE seq = $1`, o.d.Seq, kept)
+		} else {
+			t.tally("delivery:failed", 1)
+			_, err = t.exec(`UPDATE deliveries SET state = 'failed', attempts = attempts - 1, due_at = NULL, finished_at = $2, history = $3, last_error = $4, node = $5, started_at = $6 WHERE seq = $1`,
+				o.d.Seq, t.now, kept, a.Error, o.node, o.startedAt)
+		}
+		if err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// sort brings the claims in the order of receipt, which an UPDATE does not keep.
+func (c *claimed) sort() {
+	order := make([]int, len(c.claims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(c.claims[a].Seq - c.claims[b].Seq) })
+	claims, bodies := make([]queue.DeliveryClaim, len(order)), make([]stored, len(order))
+	for to, from := range order {
+		claims[to], bodies[to] = c.claims[from], c.bodies[from]
+	}
+	c.claims, c.bodies = claims, bodies
+}
+
+// RenewDeliveries implements queue.Deliveries.
+func (s *Store) RenewDeliveries(ctx context.Context, leases []queue.Lease) ([]queue.Lease, error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	return get(ctx, s, func(t *tx) ([]queue.Lease, error) {
+		until := t.now + s.Lease.Microseconds()
+		var held []queue.Lease
+		rows, tokens := unzip(leases)
+		err := t.rows(`WITH held AS (
+				SELECT d.seq FROM deliveries AS d JOIN unnest($1::bigint[], $2::bigint[]) AS g (seq, token) ON d.seq = g.seq AND d.token = g.token
+				WHERE d.state = 'processing' AND d.due_at > $4 ORDER BY d.seq FOR UPDATE OF d
+			)
+			UPDATE deliveries AS d SET due_at = $3 FROM held WHERE d.seq = held.seq RETURNING d.seq, d.token`, []any{rows, tokens, until, t.now},
+			func(r pgx.Rows) error {
+				l := queue.Lease{Until: t.local(until)}
+				err := r.Scan(&l.Row, &l.Token)
+				held = append(held, l)
+				return err
+			})
+		return held, err
+	})
+}
+
+func unzip(leases []queue.Lease) (rows, tokens []int64) {
+	for _, l := range leases {
+		rows, tokens = append(rows, l.Row), append(tokens, l.Token)
+	}
+	return rows, tokens
+}
