@@ -10,11 +10,13 @@ import (
 type CLI struct {
 	Globals
 
-	Serve  ServeCmd  `cmd:"" help:"Receive, process, run, watch and clean up: everything in one process."`
-	Worker WorkerCmd `cmd:"" help:"Process deliveries and run what they trigger, without a listener."`
-	Replay ReplayCmd `cmd:"" help:"Process stored deliveries again."`
-	Status StatusCmd `cmd:"" help:"Show what is going on."`
-	Prune  PruneCmd  `cmd:"" help:"Delete what is older than the retention, once."`
+	Serve    ServeCmd    `cmd:"" help:"Receive, process, run, watch and clean up: everything in one process."`
+	Worker   WorkerCmd   `cmd:"" help:"Process deliveries and run what they trigger, without a listener."`
+	Watchdog WatchdogCmd `cmd:"" help:"Find deliveries that GitHub has and the store has not, and ask for them again."`
+	AppCheck AppCheckCmd `cmd:"" help:"Compare GitHub's side of apps and webhooks with what the triggers need."`
+	Replay   ReplayCmd   `cmd:"" help:"Process stored deliveries again."`
+	Status   StatusCmd   `cmd:"" help:"Show what is going on."`
+	Prune    PruneCmd    `cmd:"" help:"Delete what is older than the retention, once."`
 
 	Deliveries DeliveriesCmd `cmd:"" aliases:"delivery" help:"List and explain deliveries."`
 	Runs       RunsCmd       `cmd:"" aliases:"run" help:"List runs and act on them."`

@@ -30,6 +30,9 @@ var examples = map[string]string{
   preloop triggers test --last 50`,
 	"send": `  preloop send issues                              an invented issue, to the server of the configuration
   preloop send push --payload push.json --url http://127.0.0.1:9090/api/v1/github/webhooks`,
+	"watchdog": `  preloop watchdog                                 watch all the time, as serve does
+  preloop watchdog --once                          one pass, for cron
+  preloop watchdog --once --since 24h --dry-run    what was lost since yesterday?`,
 	"app-check": `  preloop app-check || mail -s "GitHub App drift" ops@example.com`,
 	"copy":      `  preloop copy --from sqlite:///var/lib/preloop/preloop.db --to postgres://preloop@db/preloop`,
 }

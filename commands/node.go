@@ -252,6 +252,15 @@ func (n *node) services() []service {
 		n.ready.LastClaim = w.LastClaim
 		list = append(list, service{"the worker", w.Run}, service{"the dispatcher", n.dispatcher().Run})
 	}
+	if n.has("ingress") {
+		list = append(list, service{"recording the uptime", n.recordUptime})
+	}
+	if n.has("watchdog") {
+		list = append(list, service{"the watchdog", n.watch()})
+	}
+	if n.has("app-monitor") {
+		list = append(list, service{"the app monitor", n.monitorApps()})
+	}
 	if n.has("prune") {
 		p := &queue.Pruner{Store: n.store, Every: cfg.Retention.Every, Batch: cfg.Retention.Batch, Logger: n.log, Observe: func(deleted int) {
 			if n.metrics != nil {
