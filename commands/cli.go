@@ -24,6 +24,7 @@ type CLI struct {
 	Repairs    RepairsCmd    `cmd:"" help:"List deliveries that were lost and asked for again."`
 	Conf       ConfigCmd     `cmd:"" name:"config" help:"Check the configuration."`
 	Send       SendCmd       `cmd:"" help:"Send a signed sample delivery to a server, for trying things."`
+	Copy       CopyCmd       `cmd:"" help:"Move everything from one store into another, and verify it."`
 	Version    VersionCmd    `cmd:"" help:"Print the version."`
 	Completion CompletionCmd `cmd:"" help:"Print a shell's completion script."`
 	Complete   CompleteCmd   `cmd:"" name:"__complete" hidden:"" passthrough:""`

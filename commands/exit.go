@@ -43,7 +43,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &code):
 		return code.ExitCode()
-	case errors.Is(err, errQuiet), errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrAmbiguous):
+	case errors.Is(err, errQuiet), errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrConflict), errors.Is(err, queue.ErrAmbiguous),
+		errors.Is(err, queue.ErrCopyDiffers):
 		return exitFound
 	case errors.Is(err, api.ErrUnauthorized):
 		return exitUnauthorized
