@@ -36,7 +36,7 @@ var rules = []rule{
 	{"github/appcheck", []string{"github"}, nil},
 
 	{"fixtures/...", []string{"fixtures/..."}, nil},
-	{"scripts/...", []string{"scripts/...", "queue/...", "breaker", "github/..."}, []string{anyModule}},
+	{"scripts/...", []string{"scripts/...", "fixtures/...", "queue/...", "breaker", "github/..."}, []string{anyModule}},
 }
 
 // testOnly are packages and modules that production code never imports.
