@@ -20,7 +20,7 @@ type dispatched struct {
 
 // ClaimRuns implements queue.Runs.
 func (s *Store) ClaimRuns(ctx context.Context, node string, rules []queue.DispatchRule, limit int) ([]queue.RunClaim, time.Time, error) {
-	if len(rules) == 0 || limit <= 0 {
+	if len(rules) == 0 || limit <= 0 || s.rests() {
 		return nil, time.Time{}, nil
 	}
 	busy, err := s.busyTriggers(ctx, rules)

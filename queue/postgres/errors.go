@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -35,6 +36,26 @@ func again(err error) bool {
 		return true
 	}
 	return false
+}
+
+// uncommitted marks an error after which nothing may be repeated: of a COMMIT, of which nobody
+// knows whether it happened, or of a reading that has begun.
+type uncommitted struct{ error }
+
+func (e *uncommitted) Unwrap() error { return e.error }
+
+// lost reports whether a connection turned out to be dead, as those of a pool do when the server
+// has been restarted, before anything could have been committed through it.
+func lost(err error) bool {
+	var open *uncommitted
+	var connect *pgconn.ConnectError
+	if err == nil || errors.As(err, &open) || errors.As(err, &connect) || pgconn.Timeout(err) {
+		return false
+	}
+	var op *net.OpError
+	c := code(err)
+	return c == "57P01" || c == "57P02" || strings.HasPrefix(c, "08") && c != "08P01" || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op)
 }
 
 // poisoned reports whether the server refused the values of a statement: of several rows that were

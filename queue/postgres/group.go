@@ -139,6 +139,6 @@ func (g *group[In, Out]) write(batch []*op[In, Out]) {
 func (g *group[In, Out]) attempt(batch []*op[In, Out]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
 	defer cancel()
-	_, err := retried(ctx, func() (struct{}, error) { return struct{}{}, g.commit(ctx, batch) })
+	_, err := retried(ctx, g.store, func() (struct{}, error) { return struct{}{}, g.commit(ctx, batch) })
 	return err
 }

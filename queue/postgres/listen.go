@@ -25,6 +25,7 @@ const (
 // woken is called after a commit that made something claimable: this node's subscribers know at
 // once, the others' soon.
 func (s *Store) woken() {
+	s.resting.Store(0)
 	s.wake()
 	select {
 	case s.dirty <- struct{}{}:
@@ -143,6 +144,7 @@ func (s *Store) listenOnce() (heard bool, err error) {
 		switch {
 		case err == nil:
 			if n.Payload != s.id && !strings.HasPrefix(n.Payload, testPrefix) {
+				s.resting.Store(0)
 				s.wake()
 			}
 		case quiet && s.stop.Err() == nil && !conn.IsClosed():

@@ -67,13 +67,15 @@ func (s *Store) migrate(ctx context.Context) error {
 }
 
 // version is the number of the last migration, 0 in an empty database. The two questions are two
-// statements because one that names a missing table is refused before it runs.
+// statements because one that names a missing table is refused before it runs. The first one reads
+// the catalog and not to_regclass, which may still say what was true before the lock was waited
+// for.
 func version(ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 },
 ) (v int, err error) {
 	var there bool
-	if err := q.QueryRow(ctx, `SELECT to_regclass('preloop_schema') IS NOT NULL`).Scan(&there); err != nil || !there {
+	if err := q.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = 'preloop_schema' AND pg_table_is_visible(oid))`).Scan(&there); err != nil || !there {
 		return 0, err
 	}
 	err = q.QueryRow(ctx, `SELECT version FROM preloop_schema`).Scan(&v)

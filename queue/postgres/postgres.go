@@ -71,6 +71,7 @@ type Store struct {
 	listening  sync.Once
 	dirty      chan struct{} // something is to be notified of
 	flowing    atomic.Bool   // the last claim found deliveries
+	resting    atomic.Int64  // until when the last sweep's word stands that no run is alive; Unix nanoseconds
 
 	mu    sync.Mutex // guards what follows
 	wakes map[chan struct{}]struct{}
@@ -80,7 +81,9 @@ type Store struct {
 var _ queue.Store = (*Store)(nil)
 
 // Open opens the store in the database at url and brings its schema up to date.
-func Open(ctx context.Context, url string, o Options) (*Store, error) {
+func Open(ctx context.Context, url string, o Options) (*Store, error) { return open(ctx, url, o, nil) }
+
+func open(ctx context.Context, url string, o Options, tracer pgx.QueryTracer) (*Store, error) {
 	s := &Store{
 		Settings: o.Settings, id: rand.Text(), log: o.Log,
 		dirty: make(chan struct{}, 1), wakes: map[chan struct{}]struct{}{},
@@ -97,6 +100,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	s.place = place(cfg.ConnConfig)
 	prepare(cfg.ConnConfig)
+	cfg.ConnConfig.Tracer = tracer
 	cfg.PingTimeout = 2 * time.Second
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = maxConns
@@ -176,11 +180,11 @@ func (s *Store) Close() error {
 
 // Wakes implements queue.Store.
 func (s *Store) Wakes() (<-chan struct{}, func()) {
-	s.listening.Do(func() { s.background.Go(s.listenAll) })
 	c := make(chan struct{}, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wakes[c] = struct{}{}
+	s.listening.Do(func() { s.background.Go(s.listenAll) })
 	return c, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -74,14 +74,26 @@ func get[T any](ctx context.Context, s *Store, fn func(*tx) (T, error)) (T, erro
 
 // transact is write without words and wakes.
 func (s *Store) transact(ctx context.Context, fn func(*tx) error) (wakes bool, err error) {
-	for try := 1; ; try++ {
-		wakes, err = s.once(ctx, fn)
-		if err == nil || try == retries || !again(err) {
-			return wakes, err
+	return retried(ctx, s, func() (bool, error) { return s.once(ctx, fn) })
+}
+
+// retried repeats what lost a race, and what met a dead connection: the pool's others are then as
+// old, and are replaced. Everything that a store does may be repeated, see queue.Store.
+func retried[T any](ctx context.Context, s *Store, call func() (T, error)) (v T, err error) {
+	for try, dead := 1, 0; ; try++ {
+		v, err = call()
+		switch {
+		case err == nil || try == retries || ctx.Err() != nil:
+			return v, err
+		case lost(err) && dead < 2:
+			dead++
+			s.pool.Reset()
+		case !again(err):
+			return v, err
 		}
 		select {
 		case <-ctx.Done():
-			return false, err
+			return v, err
 		case <-time.After(rand.N(time.Duration(try) * 5 * time.Millisecond)):
 		}
 	}
@@ -126,7 +138,7 @@ func (t *tx) begin(flush string) error {
 func (t *tx) commit() error {
 	results, err := t.conn.Conn().PgConn().Exec(t.ctx, "COMMIT").ReadAll()
 	if err != nil {
-		return err
+		return &uncommitted{err}
 	}
 	if len(results) != 1 || results[0].CommandTag.String() != "COMMIT" {
 		return errors.New("committing: the server rolled the transaction back")
@@ -209,8 +221,15 @@ func each(rows pgx.Rows, err error, scan func(pgx.Rows) error) error {
 func (s *Store) read(ctx context.Context, doing, q string, args []any, scan func(pgx.Rows) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, q, storable(args)...)
-	if err := each(rows, err, scan); err != nil {
+	seen := false
+	_, err := retried(ctx, s, func() (_ struct{}, err error) {
+		rows, err := s.pool.Query(ctx, q, storable(args)...)
+		if err = each(rows, err, func(r pgx.Rows) error { seen = true; return scan(r) }); err != nil && seen {
+			err = &uncommitted{err} // what was scanned cannot be taken back
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
 		return s.explain(doing, err)
 	}
 	return nil
@@ -220,7 +239,7 @@ func (s *Store) read(ctx context.Context, doing, q string, args []any, scan func
 func (s *Store) readRow(ctx context.Context, doing, q string, args []any, scan func(scanner) error) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	err := scan(s.pool.QueryRow(ctx, q, storable(args)...))
+	_, err := retried(ctx, s, func() (struct{}, error) { return struct{}{}, scan(s.pool.QueryRow(ctx, q, storable(args)...)) })
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return s.explain(doing, err)
 	}
@@ -232,20 +251,11 @@ func (s *Store) readRow(ctx context.Context, doing, q string, args []any, scan f
 func (s *Store) do(ctx context.Context, doing, q string, args ...any) (int64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	tag, err := retried(ctx, func() (pgconn.CommandTag, error) { return s.pool.Exec(ctx, q, storable(args)...) })
+	tag, err := retried(ctx, s, func() (pgconn.CommandTag, error) { return s.pool.Exec(ctx, q, storable(args)...) })
 	if err != nil {
 		return 0, s.explain(doing, err)
 	}
 	return tag.RowsAffected(), nil
-}
-
-func retried[T any](ctx context.Context, call func() (T, error)) (v T, err error) {
-	for try := 1; ; try++ {
-		if v, err = call(); err == nil || try == retries || !again(err) || ctx.Err() != nil {
-			return v, err
-		}
-		time.Sleep(rand.N(time.Duration(try) * 5 * time.Millisecond))
-	}
 }
 
 // storable replaces what Postgres cannot keep as text, as a payload's strings may hold it: NUL and
