@@ -22,7 +22,6 @@ import (
 
 	"github.com/seed-de999ace/preloop/commands/config"
 	"github.com/seed-de999ace/preloop/queue"
-	"github.com/seed-de999ace/preloop/queue/sqlite"
 )
 
 // oddPayloads are bytes that some text column or JSON type would change.
@@ -293,8 +292,12 @@ func TestCopyGoesOn(t *testing.T) {
 	stops := 0
 	for at := 1; ; at = 2 { // each pass writes one page more and is cut
 		f := &faulty{Copier: c, at: at, do: func([]queue.Row) error { return cut }}
-		_, err := queue.Copy(t.Context(), s, f, nil)
+		at, all := 0, -1
+		_, err := queue.Copy(t.Context(), s, f, func(_ string, done, total int) { at, all = done, total })
 		if err == nil {
+			if at != all {
+				t.Errorf("the last progress was %d of %d", at, all)
+			}
 			break
 		}
 		if !errors.Is(err, cut) || !strings.Contains(err.Error(), "goes on from there") {
@@ -357,11 +360,6 @@ func TestCopyRefuses(t *testing.T) {
 	}
 	_ = live.Close()
 	_ = openCopier(t, path("idle")).Close()
-	served, err := sqlite.Open(t.Context(), filepath.Join(dir, "served"), sqlite.Options{Settings: queue.DefaultSettings(), Serve: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer served.Close() //nolint:errcheck // a test's store
 	for name, c := range map[string]struct {
 		from, to string
 		flags    []string
@@ -370,7 +368,6 @@ func TestCopyRefuses(t *testing.T) {
 	}{
 		"a live node on the source":   {path("live"), path("new"), nil, exitUnreachable, "node-1 is live on the source"},
 		"a live node on the target":   {path("idle"), path("live"), nil, exitUnreachable, "node-1 is live on the target"},
-		"a locked source":             {path("served"), path("new"), nil, exitUnreachable, "in use"},
 		"no source":                   {path("none"), path("new"), nil, exitUnreachable, "is the path right"},
 		"the same store":              {path("idle"), path("idle"), nil, exitUsage, "the same store"},
 		"a wrong URL":                 {"mysql://secret@h/d", path("new"), nil, exitUsage, "--from: want sqlite://"},

@@ -39,7 +39,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w: it is not preloop's (%v)", c.URL, ErrUnreachable, err)
+		return fmt.Errorf("reading the answer of %s: %w: it is not preloop's (%v)", c.place(), ErrUnreachable, err)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (c *Client) raw(ctx context.Context, method, path string, query url.Values,
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target, reader)
 	if err != nil {
-		return nil, fmt.Errorf("asking the server: %w: %v", queue.ErrInvalid, err)
+		return nil, fmt.Errorf("asking the server: %w: the URL must look like http://127.0.0.1:9090", queue.ErrInvalid)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.Token)
 	req.Header.Set("Accept", "application/json")
@@ -76,21 +76,34 @@ func (c *Client) raw(ctx context.Context, method, path string, query url.Values,
 		if errors.As(err, &ue) {
 			err = ue.Err
 		}
-		return nil, fmt.Errorf("asking the server at %s: %w: %v; is `preloop serve` running there?", c.URL, ErrUnreachable, err)
+		return nil, fmt.Errorf("asking the server at %s: %w: %v; is `preloop serve` running there?", c.place(), ErrUnreachable, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end or given up
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of %s: %w: %v", c.URL, ErrUnreachable, err)
+		return nil, fmt.Errorf("reading the answer of %s: %w: %v", c.place(), ErrUnreachable, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return answer, nil
 	}
 	var p problem
-	if json.Unmarshal(answer, &p) != nil || p.Error == "" {
-		p.Error = fmt.Sprintf("%s answered %s", c.URL, resp.Status)
+	if json.Unmarshal(answer, &p) == nil && p.Error != "" {
+		return nil, &remote{status: resp.StatusCode, message: p.Error}
 	}
-	return nil, &remote{status: resp.StatusCode, message: p.Error}
+	err = ErrUnreachable
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		err = ErrUnauthorized
+	}
+	return nil, fmt.Errorf("%s answered %s, which is not preloop's answer: %w", c.place(), resp.Status, err)
+}
+
+// place is the server's address as messages show it.
+func (c *Client) place() string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return "the server"
+	}
+	return u.Scheme + "://" + u.Host + u.Path
 }
 
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
@@ -119,7 +132,10 @@ func (c *Client) Deliveries(ctx context.Context, f queue.DeliveryFilter) (*Deliv
 	return get[DeliveryList](ctx, c, "/api/v1/webhooks/deliveries", deliveryQuery(f))
 }
 
-func deliveryPath(ref string) string { return "/api/v1/webhooks/deliveries/" + url.PathEscape(ref) }
+// deliveryPath escapes dots too: "." and ".." are ids, and not to be taken for steps of a path.
+func deliveryPath(ref string) string {
+	return "/api/v1/webhooks/deliveries/" + strings.ReplaceAll(url.PathEscape(ref), ".", "%2E")
+}
 
 // Delivery implements Operations.
 func (c *Client) Delivery(ctx context.Context, ref string) (*DeliveryDetail, error) {

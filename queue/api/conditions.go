@@ -39,7 +39,7 @@ func conditions(f facts, s *Status) []Condition {
 			add("github_unavailable", "warning", st.LastErrorAt, "GitHub is %s for %s: deliveries are parked, they do not fail; the next try is in %d s", why, key, int64((st.Wait(f.now, f.settings)+time.Second-1)/time.Second))
 		}
 	}
-	if s.Watchdog.Enabled && len(f.watchdog) > 0 {
+	if s.Watchdog.Enabled && len(s.Watchdog.Sources) > 0 {
 		last := time.Time{}
 		if s.Watchdog.LastSuccessAt != nil {
 			last = *s.Watchdog.LastSuccessAt
@@ -100,7 +100,8 @@ func conditions(f facts, s *Status) []Condition {
 		add("run_dropped", "warning", time.Time{}, "%s dropped in the last hour (%s); see `preloop runs list --state dropped`", plural(total, "run was", "runs were"), strings.Join(parts, ", "))
 	}
 	for _, name := range sortedKeys(f.stats) {
-		if f.stats[name].LastFailed >= 5 {
+		gone := len(f.triggers) > 0 && !slices.ContainsFunc(f.triggers, func(t TriggerInfo) bool { return t.Name == name })
+		if f.stats[name].LastFailed >= 5 && !gone {
 			add("trigger_failing", "error", f.stats[name].LastRunAt, "the last five runs of trigger %s failed; see `preloop runs list --trigger %s`", name, name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/seed-de999ace/preloop/queue"
 )
@@ -43,6 +44,9 @@ func (e *remote) Unwrap() error {
 	case http.StatusNotFound:
 		return queue.ErrNotFound
 	case http.StatusConflict:
+		if strings.Contains(e.message, queue.ErrAmbiguous.Error()) {
+			return queue.ErrAmbiguous
+		}
 		return queue.ErrConflict
 	case http.StatusBadRequest:
 		return queue.ErrInvalid

@@ -31,8 +31,14 @@ type Handler struct {
 
 // Register adds the endpoints that need the system token.
 func (h *Handler) Register(mux *http.ServeMux) {
+	methods := map[string][]string{} // by path
+	handle := func(pattern string, serve http.Handler) {
+		method, path, _ := strings.Cut(pattern, " ")
+		methods[path] = append(methods[path], method)
+		mux.Handle(pattern, serve)
+	}
 	route := func(pattern string, serve func(r *http.Request) (any, error)) {
-		mux.Handle(pattern, h.authorized(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, serve) }))
+		handle(pattern, h.authorized(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, serve) }))
 	}
 	ops := h.Operations
 	route("GET /api/v1/status", func(r *http.Request) (any, error) { return ops.Status(r.Context()) })
@@ -51,7 +57,7 @@ func (h *Handler) Register(mux *http.ServeMux) {
 		return ops.Deliveries(r.Context(), f)
 	})
 	route("GET /api/v1/webhooks/deliveries/{id}", func(r *http.Request) (any, error) { return ops.Delivery(r.Context(), r.PathValue("id")) })
-	mux.Handle("GET /api/v1/webhooks/deliveries/{id}/payload", h.authorized(h.payload))
+	handle("GET /api/v1/webhooks/deliveries/{id}/payload", h.authorized(h.payload))
 	route("POST /api/v1/webhooks/deliveries/{id}/replay", func(r *http.Request) (any, error) {
 		var body ReplayRequest
 		if err := readBody(r, &body); err != nil {
@@ -73,7 +79,7 @@ func (h *Handler) Register(mux *http.ServeMux) {
 	for _, action := range []string{"cancel", "retry", "resolve"} {
 		route("POST /api/v1/runs/{id}/"+action, func(r *http.Request) (any, error) { return h.act(r, action) })
 	}
-	mux.Handle("POST /api/v1/runs/{id}/finish", http.HandlerFunc(h.finish))
+	handle("POST /api/v1/runs/{id}/finish", http.HandlerFunc(h.finish))
 	route("GET /api/v1/triggers", func(r *http.Request) (any, error) { return ops.Triggers(r.Context()) })
 	for _, action := range []string{"pause", "resume"} {
 		route("POST /api/v1/triggers/{name}/"+action, func(r *http.Request) (any, error) {
@@ -81,10 +87,17 @@ func (h *Handler) Register(mux *http.ServeMux) {
 		})
 	}
 	if h.Metrics != nil {
-		mux.Handle("GET /metrics", h.authorized(h.Metrics.ServeHTTP))
+		handle("GET /metrics", h.authorized(h.Metrics.ServeHTTP))
+	}
+	for path, known := range methods {
+		allow := strings.Join(known, ", ")
+		mux.Handle(path, h.authorized(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", allow)
+			writeJSON(w, http.StatusMethodNotAllowed, problem{"this endpoint takes " + allow})
+		}))
 	}
 	mux.Handle("/api/", h.authorized(func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusNotFound, problem{fmt.Sprintf("there is no endpoint %s %s", r.Method, r.URL.Path)})
+		writeJSON(w, http.StatusNotFound, problem{fmt.Sprintf("there is no endpoint %s", r.URL.Path)})
 	}))
 }
 

@@ -159,8 +159,10 @@ func (s *stored) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(descRepairs, float64(st.Watchdog.OpenRepairs))
 	gauge(descBlind, float64(st.Watchdog.BlindSeconds))
+	shown := map[string]bool{} // a name that a removed source had too is shown once, or Prometheus refuses all
 	for _, a := range st.Apps {
-		if a.Healthy != nil {
+		if a.Healthy != nil && !shown[a.Source] {
+			shown[a.Source] = true
 			healthy := 0.0
 			if *a.Healthy {
 				healthy = 1

@@ -86,11 +86,11 @@ type Run struct {
 // RunDetail is one run's whole story.
 type RunDetail struct {
 	Run
-	Output         *string   `json:"output"`
-	AttemptHistory []Attempt `json:"attempt_history"`
-	Sessions       *Session  `json:"session_detail"`
-	UncertainUntil any       `json:"uncertain_until"`
-	CancelAsked    bool      `json:"cancel_asked"`
+	Output         *string    `json:"output"`
+	AttemptHistory []Attempt  `json:"attempt_history"`
+	Sessions       *Session   `json:"session_detail"`
+	UncertainUntil *time.Time `json:"uncertain_until"`
+	CancelAsked    bool       `json:"cancel_asked"`
 }
 
 // Session is the conversation that a run opened or joined.
@@ -233,10 +233,7 @@ func run(r queue.Run) Run {
 }
 
 func runDetail(d *queue.RunDetail) *RunDetail {
-	out := &RunDetail{Run: run(d.Run), AttemptHistory: attempts(d.History), CancelAsked: d.CancelAsked}
-	if t := when(d.UncertainUntil); t != nil {
-		out.UncertainUntil = t
-	}
+	out := &RunDetail{Run: run(d.Run), AttemptHistory: attempts(d.History), UncertainUntil: when(d.UncertainUntil), CancelAsked: d.CancelAsked}
 	if d.Output != nil {
 		s := string(d.Output)
 		out.Output = &s

@@ -50,7 +50,7 @@ func (l *Local) Status(ctx context.Context) (*Status, error) {
 }
 
 func (l *Local) facts(ctx context.Context) (f facts, err error) {
-	f = facts{now: time.Now(), version: l.Version, node: l.Node, kind: l.Store.Kind(), settings: l.Breaker, breakers: map[string]breaker.State{}, apps: map[string]AppVerdict{}, watching: l.Watching}
+	f = facts{now: time.Now(), version: l.Version, node: l.Node, kind: l.Store.Kind(), settings: l.Breaker, breakers: map[string]breaker.State{}, apps: map[string]AppVerdict{}, watchdog: map[string]WatchdogSource{}, watching: l.Watching}
 	if l.Sources != nil {
 		f.sources = l.Sources()
 	}
@@ -87,9 +87,9 @@ func (l *Local) facts(ctx context.Context) (f facts, err error) {
 	if docs, err = l.Store.LoadDocs(ctx, DocWatchdog); err != nil {
 		return f, err
 	}
-	for _, key := range sortedKeys(docs) {
-		if w, ok := decodeDoc[WatchdogSource](docs[key]); ok {
-			f.watchdog = append(f.watchdog, w)
+	for key, d := range docs {
+		if w, ok := decodeDoc[WatchdogSource](d); ok {
+			f.watchdog[key] = w
 		}
 	}
 	if docs, err = l.Store.LoadDocs(ctx, DocApp); err != nil {

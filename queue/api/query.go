@@ -22,6 +22,9 @@ func ParseSince(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
+	if strings.Contains(s, "T") {
+		s = strings.Replace(s, " ", "+", 1) // the zone of a time that was not escaped in a URL
+	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", time.DateTime, time.DateOnly} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t, nil

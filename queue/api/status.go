@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-de999ace/preloop/breaker"
@@ -176,11 +177,20 @@ type facts struct {
 	doubles   []queue.DoubleSubscription
 	triggers  []TriggerInfo
 	sources   []SourceInfo
-	watchdog  []WatchdogSource
+	watchdog  map[string]WatchdogSource // by source
 	watching  bool
 	apps      map[string]AppVerdict
 	monitored time.Time
 	repairs   []queue.Repair // open ones
+}
+
+// forgotten says that what was published of a source is the past: it is not configured any more,
+// and no node has looked at it lately.
+func (f *facts) forgotten(key string, at *time.Time) bool {
+	if len(f.sources) == 0 || slices.ContainsFunc(f.sources, func(s SourceInfo) bool { return s.Key == key }) {
+		return false
+	}
+	return at == nil || f.now.Sub(*at) >= staleAfter
 }
 
 func ageSeconds(now, t time.Time) *int64 {
@@ -277,7 +287,11 @@ func (s *Status) breakers(f facts) {
 
 func (s *Status) watchdog(f facts) {
 	w := WatchdogStatus{Enabled: f.watching, Sources: []WatchdogSource{}}
-	for _, src := range f.watchdog {
+	for _, key := range sortedKeys(f.watchdog) {
+		src := f.watchdog[key]
+		if f.forgotten(key, src.LastPollAt) {
+			continue
+		}
 		w.Sources = append(w.Sources, src)
 		w.LastExamined += src.LastExamined
 		w.RedeliveriesRequested += src.RedeliveriesRequested
@@ -342,7 +356,7 @@ func (s *Status) apps(f facts) {
 		add(src.Key, v, src.Secrets)
 	}
 	for _, key := range sortedKeys(f.apps) {
-		if !seen[key] {
+		if !seen[key] && !f.forgotten(key, f.apps[key].CheckedAt) {
 			add(key, f.apps[key], nil)
 		}
 	}
