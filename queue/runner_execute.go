@@ -74,7 +74,7 @@ func (r *dispatcherRun) tell(a RunAttempt) {
 	if a.Outcome.Error != "" {
 		attrs = append(attrs, slog.String("error", a.Outcome.Error))
 	}
-	word := string(a.Outcome.State)
+	var word string
 	switch {
 	case errors.Is(a.Err, ErrLeaseLost):
 		word, level = "lost its lease", slog.LevelWarn
@@ -141,6 +141,9 @@ func (s *sessionReport) send() {
 			})
 			if err == nil {
 				break
+			}
+			if errors.Is(err, ErrLeaseLost) {
+				return // settled meanwhile
 			}
 			if refused(err) || !sleep(s.holding.ctx, tries.next()) {
 				s.run.log.Warn("a run's session could not be recorded", append(runAttrs(s.claim), slog.String("error", err.Error()))...)

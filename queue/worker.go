@@ -156,8 +156,11 @@ func (r *workerRun) run() {
 	r.claimAll()
 
 	// Two steps: what is under way may finish, then it is ended. What has not begun is given back
-	// by the deciders as they come to it.
+	// at once.
 	close(r.todo)
+	for t := range r.todo {
+		r.decide(t)
+	}
 	done := make(chan struct{})
 	go func() {
 		r.deciders.Wait()

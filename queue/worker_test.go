@@ -486,32 +486,39 @@ func TestWorkerStops(t *testing.T) {
 	})
 	t.Run("what was claimed and not begun is given back at once", func(t *testing.T) {
 		in(t, func(b *bubble) {
-			release := make(chan struct{})
-			w, d := worker(b, func(context.Context, *queue.DeliveryClaim) (queue.Settlement, error) {
-				<-release
-				return queue.Settlement{Kind: queue.SettleDone}, nil
+			slow := taking(time.Hour)
+			w, d := worker(b, func(ctx context.Context, c *queue.DeliveryClaim) (queue.Settlement, error) {
+				if b.now() == 0 {
+					return queue.Settlement{Kind: queue.SettleDone}, nil
+				}
+				return slow(ctx, c)
 			})
 			w.Workers = 1
-			ctx, stop := context.WithCancel(b.Context())
-			b.before = func(method string) {
-				if method == "SettleDelivery" {
-					stop()
-				}
+			for range 20 { // quick ones open the window
+				b.enqueue()
 			}
+			ctx, stop := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- w.Run(ctx) }()
+			b.pass(time.Second)
 			var ids []string
-			for range 3 {
+			for range 5 {
 				ids = append(ids, b.enqueue())
 			}
-			close(release)
-			if err := w.Run(ctx); err != nil {
-				t.Fatal(err)
+			b.pass(time.Second)
+			for _, id := range ids {
+				want(t, "state", b.delivery(id).State, queue.Processing)
 			}
-			for _, id := range ids[len(d.asked.all()):] {
-				if got := b.delivery(id); got.State != queue.Received || got.Attempts != 0 {
-					t.Errorf("%s is %s after %d attempts, want received after 0", id, got.State, got.Attempts)
-				}
+			stop()
+			b.pass(time.Second)
+			for _, id := range ids[1:] {
+				b.wantDelivery(id, queue.Received, 0, "released")
 			}
-			want(t, "stopped after", b.now(), time.Duration(0))
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			b.wantDelivery(ids[0], queue.Received, 0, "released")
+			want(t, "decisions", len(d.at.all()), 21)
 		})
 	})
 	t.Run("a decision that does not stop is left behind", func(t *testing.T) {
