@@ -40,9 +40,9 @@ func unreached(d github.HookDelivery) bool {
 // the history, and forgets what is too old to matter.
 func remark(marks []Mark, rows []github.HookDelivery, now time.Time) []Mark {
 	if len(rows) > 0 {
-		fresh := make([]Mark, len(rows))
-		for i, r := range rows {
-			fresh[i] = Mark{r.DeliveredAt, unreached(r)}
+		fresh := make([]Mark, 0, len(rows))
+		for _, r := range slices.Backward(rows) { // oldest first, as rows of one moment were made
+			fresh = append(fresh, Mark{r.DeliveredAt, unreached(r)})
 		}
 		sortMarks(fresh)
 		from, to := fresh[0].At, fresh[len(fresh)-1].At

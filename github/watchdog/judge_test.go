@@ -201,6 +201,7 @@ func TestBlind(t *testing.T) {
 		"two outages":               {chunks: [][]github.HookDelivery{{at(1*time.Minute, 200), at(2*time.Minute, 500), at(3*time.Minute, 200), at(5*time.Minute, 500)}}, want: 3 * time.Minute},
 		"older rows come later":     {chunks: [][]github.HookDelivery{{at(10*time.Minute, 200), at(12*time.Minute, 500)}, {at(14*time.Minute, 500), at(20*time.Minute, 500)}}, want: 10 * time.Minute},
 		"a gap is filled later":     {chunks: [][]github.HookDelivery{{at(5*time.Minute, 500), at(6*time.Minute, 500)}, {at(20*time.Minute, 500)}, {at(8*time.Minute, 500), at(10*time.Minute, 200)}}, want: 18 * time.Minute},
+		"within one moment":         {chunks: [][]github.HookDelivery{{at(time.Minute, 200), at(time.Minute, 500), at(time.Minute, 200)}}},
 		"the same rows again":       {chunks: [][]github.HookDelivery{{at(5*time.Minute, 200), at(6*time.Minute, 500)}, {at(5*time.Minute, 200), at(6*time.Minute, 500)}}, want: time.Minute},
 		"before the day":            {chunks: [][]github.HookDelivery{{at(23*time.Hour, 200), at(30*time.Hour, 500), at(40*time.Hour, 200)}}, want: time.Hour},
 		"our downtime counts once":  {chunks: [][]github.HookDelivery{{at(10*time.Minute, 200), at(15*time.Minute, 502)}}, down: []Span{{noon.Add(-20 * time.Minute), noon.Add(-12 * time.Minute)}}, want: 10 * time.Minute},
