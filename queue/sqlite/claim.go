@@ -36,13 +36,22 @@ func (s *Store) ClaimDeliveries(ctx context.Context, node string, n int) ([]queu
 	if err != nil {
 		return nil, err
 	}
-	for i := range c.claims {
-		if c.claims[i].Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err != nil {
-			return nil, fmt.Errorf("reading the payload of %s: %w", c.claims[i].Key(), err)
+	sound := c.claims[:0]
+	for i, claim := range c.claims {
+		if claim.Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err == nil {
+			sound = append(sound, claim)
+			continue
+		}
+		// A damaged row fails alone.
+		if _, err := s.SettleDelivery(ctx, claim.Lease, queue.Settlement{Kind: queue.SettleFail, Error: err.Error()}); err != nil {
+			return sound, nil // its lease will expire; what was claimed with it goes on
 		}
 	}
-	return c.claims, nil
+	return sound, nil
 }
+
+// maxClaim bounds, in bytes of payload, what one claim takes beyond its first delivery.
+const maxClaim = 32 << 20
 
 // current says whether no other live node has loaded a different set of triggers later.
 func (t *tx) current(s *Store, node string) (bool, error) {
@@ -76,8 +85,13 @@ func (t *tx) claim(s *Store, node string, n int) (c claimed, err error) {
 		return c, err
 	}
 	until := t.now + s.Lease.Microseconds()
+	size := 0
 	for i, d := range rows {
 		o := olds[i]
+		if size += d.Size; size > maxClaim && len(c.claims) > 0 {
+			t.wakes = true // for the rest
+			break
+		}
 		if d.State == queue.Processing {
 			var history []queue.Attempt
 			if err := fromJSON(o.history, &history); err != nil {

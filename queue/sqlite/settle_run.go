@@ -222,7 +222,7 @@ func (s *Store) ClaimProbes(ctx context.Context, node string, triggers []string,
 	if err != nil {
 		return nil, err
 	}
-	return c.claims, c.decode()
+	return c.decode(ctx, s), nil
 }
 
 // SettleProbe implements queue.Runs.
