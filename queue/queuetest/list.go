@@ -182,14 +182,15 @@ var listTests = []test{
 	}},
 	{name: "counts are what a recount of the listings says", do: func(k *kit) {
 		k.recount()
-		eachRunState(k, func(k *kit, _ runState, _ queue.RunClaim) { k.recount() })
+		eachRunState(k, func(*kit, runState, queue.RunClaim) {})
+		k.recount()
 		for _, s := range deliveryStates {
 			k := k.at("%s", s.name)
 			s.make(k)
 			k.recount()
 			settleAll(k)
-			k.recount()
 		}
+		k.recount()
 	}},
 }
 

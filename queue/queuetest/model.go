@@ -12,7 +12,7 @@ import (
 
 // modelChecks is how many random lives a store is led through; -rapid.checks says otherwise, and
 // -rapid.steps how long each is.
-const modelChecks = 6
+const modelChecks = 4
 
 // checkModel leads stores through random lives: arrivals, claims, crashes, outcomes, operators. After
 // every step all laws must hold, and at the end everything must come to its end.

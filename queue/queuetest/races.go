@@ -283,7 +283,7 @@ var raceTests = []test{
 		}
 	}},
 	{name: "an operator and a worker never both have the last word", do: func(k *kit) {
-		for range 10 {
+		for range 5 {
 			k.uncertain(queue.Start, "deploy")
 			p := k.probe("deploy")
 			var words atomic.Int64

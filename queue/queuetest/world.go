@@ -7,25 +7,26 @@ import (
 	"github.com/seed-de999ace/preloop/queue"
 )
 
-// world is what a store says about its rows: all listings and counts, and the whole story of the
-// newest ones, which are those that a test is about.
+// world is what a store says about its newest rows, which are those that a test is about: a page
+// of both listings, the whole story of the last two, and the counts of all.
 type world struct {
 	Deliveries []queue.Delivery
 	Runs       []queue.Run
 	Stories    []queue.DeliveryDetail
 	Payloads   []string
 	RunStories []queue.RunDetail
-	Stats      map[string]queue.TriggerStats
 	Counts     queue.Counts
 }
 
-func (k *kit) world() world {
+func (k *kit) world() (w world) {
 	k.Helper()
-	const stories = 3
-	w := world{
-		Deliveries: k.listDeliveries(queue.DeliveryFilter{Limit: 500}), Runs: k.listRuns(queue.RunFilter{Limit: 500}),
-		Stats: k.stats(), Counts: k.counts(),
-	}
+	const page, stories = 10, 2
+	var err error
+	w.Deliveries, _, err = k.store.ListDeliveries(k.ctx, queue.DeliveryFilter{Limit: page})
+	k.must(err, "listing deliveries")
+	w.Runs, _, err = k.store.ListRuns(k.ctx, queue.RunFilter{Limit: page})
+	k.must(err, "listing runs")
+	w.Counts = k.counts()
 	for _, d := range w.Deliveries[:min(stories, len(w.Deliveries))] {
 		ref := d.Source + "/" + d.ID
 		p, err := k.store.Payload(k.ctx, ref)
