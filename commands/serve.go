@@ -16,6 +16,7 @@ import (
 	"github.com/seed-de999ace/preloop/commands/config"
 	"github.com/seed-de999ace/preloop/github/webhook"
 	"github.com/seed-de999ace/preloop/queue/api"
+	"github.com/seed-de999ace/preloop/queue/dashboard"
 )
 
 // ServeCmd is everything in one process: what worker, watchdog, app-check and prune do alone, and
@@ -65,7 +66,9 @@ func (n *node) serve(ctx context.Context, c *ServeCmd) error {
 		n.finishBase = "http://" + operator.Addr().String()
 	}
 	handler := n.operatorHandler()
-	list := n.services()
+	sampler := dashboard.NewSampler(handler.Operations, n.log)
+	pages := dashboard.New(dashboard.Config{Operations: handler.Operations, Token: handler.Token, Sampler: sampler, Log: n.log})
+	list := append(n.services(), service{"sampling the queue", sampler.Run})
 
 	mux := http.NewServeMux()
 	handler.RegisterProbes(mux)
@@ -78,10 +81,12 @@ func (n *node) serve(ctx context.Context, c *ServeCmd) error {
 	listeners := []net.Listener{public}
 	if operator == public {
 		handler.Register(mux)
+		mux.Handle("/", pages)
 	} else {
 		own := http.NewServeMux()
 		handler.RegisterProbes(own)
 		handler.Register(own)
+		own.Handle("/", pages)
 		servers, listeners = append(servers, n.server(own)), append(listeners, operator)
 	}
 	// The listeners outlive the other services: they answer 503 while those end.
@@ -91,6 +96,7 @@ func (n *node) serve(ctx context.Context, c *ServeCmd) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for i, s := range servers {
+		s.RegisterOnShutdown(pages.Close)
 		go func() {
 			err := s.Serve(listeners[i])
 			if serving.Err() == nil && !errors.Is(err, http.ErrServerClosed) {
