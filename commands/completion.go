@@ -97,9 +97,15 @@ func (c *CompleteCmd) Run(a *app, k *kong.Context) error {
 			offer(child.Name, child.Help)
 		}
 	}
-	for _, group := range node.AllFlags(true) {
+	flags := node.AllFlags(true)
+	if d := node.DefaultCmd; d != nil { // what "repairs" alone means
+		flags = append(flags, d.Flags)
+	}
+	for _, group := range flags {
 		for _, f := range group {
-			offer("--"+f.Name, f.Help)
+			if !f.Hidden {
+				offer("--"+f.Name, f.Help)
+			}
 		}
 	}
 	for _, arg := range node.Positional {

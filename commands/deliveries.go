@@ -130,7 +130,7 @@ func (c *DeliveriesShowCmd) Run(ctx context.Context, a *app) error {
 // story is one delivery on one screen.
 func (a *app) story(d *api.DeliveryDetail) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s\n", plain(d.DeliveryID), eventName(d.Event, d.Action), d.State)
+	fmt.Fprintf(&b, "%s  %s  %s\n", plain(d.DeliveryID), plain(eventName(d.Event, d.Action)), d.State)
 	field := func(name, value string) {
 		if value != "" && value != "-" {
 			fmt.Fprintf(&b, "  %-10s %s\n", name, plain(value))
@@ -154,7 +154,7 @@ func (a *app) story(d *api.DeliveryDetail) error {
 	if len(d.Decisions) == 0 {
 		switch d.State {
 		case string(queue.Done):
-			fmt.Fprintf(&b, "  none: no trigger listens to %s\n", eventName(d.Event, d.Action))
+			fmt.Fprintf(&b, "  none: no trigger listens to %s\n", plain(eventName(d.Event, d.Action)))
 		default:
 			fmt.Fprintf(&b, "  none yet\n")
 		}

@@ -76,6 +76,18 @@ func message(err error, terminal bool) string {
 		return b.String()
 	}
 	text := err.Error()
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && strings.HasPrefix(text, "unexpected argument") {
+		// A word that was meant as one of a group's commands has been taken for an argument of the
+		// one that the group stands for.
+		if n := parse.Context.Selected(); n != nil && n.Parent != nil && n.Parent.DefaultCmd == n {
+			var names []string
+			for _, c := range n.Parent.Children {
+				names = append(names, c.Name)
+			}
+			text += "; " + n.Parent.Name + " takes " + strings.Join(names, ", ")
+		}
+	}
 	switch {
 	case errors.Is(err, api.ErrUnauthorized):
 		text += "\nSet PRELOOP_SYSTEM_TOKEN to the server's system token; one that was generated is in its state directory, in the file system-token."

@@ -2,6 +2,8 @@ package commands
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -43,12 +45,24 @@ func help(o kong.HelpOptions, ctx *kong.Context) error {
 		return err
 	}
 	path := ""
-	if n := ctx.Selected(); n != nil {
-		path = n.Path()[len("preloop "):]
+	for n := ctx.Selected(); n != nil && n.Parent != nil; n = n.Parent {
+		path = strings.TrimSpace(n.Name + " " + path)
 	}
 	if text := examples[path]; text != "" {
 		_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n%s\n", text)
 		return err
 	}
 	return nil
+}
+
+// helpFor turns the words behind "help" into a command's --help.
+func helpFor(node *kong.Node, words []string) ([]string, error) {
+	for _, w := range words {
+		i := slices.IndexFunc(node.Children, func(c *kong.Node) bool { return !c.Hidden && (c.Name == w || slices.Contains(c.Aliases, w)) })
+		if i < 0 {
+			return nil, usagef("help: there is no command or topic %q; `preloop help` lists the commands", w)
+		}
+		node = node.Children[i]
+	}
+	return append(slices.Clone(words), "--help"), nil
 }

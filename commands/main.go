@@ -72,6 +72,12 @@ func run(ctx context.Context, args []string, s streams) (code int) {
 	if code, ok := topic(s.out, args); ok {
 		return code
 	}
+	if args[0] == "help" {
+		if args, err = helpFor(parser.Model.Node, args[1:]); err != nil {
+			report(s.err, err)
+			return exitUsage
+		}
+	}
 	k, err := parser.Parse(args)
 	if err != nil {
 		report(s.err, err)

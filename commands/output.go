@@ -57,7 +57,10 @@ func (o *Output) asJSON() bool { return o.JSON.on || o.JQ != "" || o.Template !=
 
 // print writes one record.
 func (o *Output) print(w io.Writer, record any) error {
-	b, err := json.Marshal(record)
+	if o.JQ != "" && o.Template != "" {
+		return usagef("--jq and --template exclude each other")
+	}
+	b, err := encode(record)
 	if err != nil {
 		return err
 	}
@@ -89,6 +92,15 @@ func (o *Output) print(w io.Writer, record any) error {
 	return err
 }
 
+// encode is json.Marshal without the escapes that only HTML needs.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // pick keeps some fields of a record.
 func pick(record []byte, fields []string) ([]byte, error) {
 	var all map[string]json.RawMessage
@@ -108,7 +120,7 @@ func pick(record []byte, fields []string) ([]byte, error) {
 		}
 		some[f] = v
 	}
-	return json.Marshal(some)
+	return encode(some)
 }
 
 // screen is what a writer can show.
@@ -147,28 +159,28 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 // print writes the table; what says that there is nothing goes to stderr.
 func (t *table) print(a *app) error {
 	s := terminal(a.out)
-	if !s.tty {
-		for _, row := range t.rows {
-			cells := make([]string, len(row))
-			for i, c := range row {
-				cells[i] = plain(c)
-			}
-			if _, err := fmt.Fprintln(a.out, strings.Join(cells, "\t")); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if len(t.rows) == 0 {
+	if s.tty && len(t.rows) == 0 {
 		_, err := fmt.Fprintln(a.err, t.empty)
 		return err
 	}
+	return t.render(a.out, s)
+}
+
+func (t *table) render(out io.Writer, s screen) error {
 	rows := make([][]string, len(t.rows))
 	for i, row := range t.rows {
 		rows[i] = make([]string, len(row))
 		for j, c := range row {
 			rows[i][j] = plain(c)
 		}
+	}
+	if !s.tty {
+		for _, row := range rows {
+			if _, err := fmt.Fprintln(out, strings.Join(row, "\t")); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	fit(t.header, rows, t.flex, s.width)
 	var b strings.Builder
@@ -193,7 +205,7 @@ func (t *table) print(a *app) error {
 			line = "\x1b[2m" + line + "\x1b[0m"
 		}
 		first = false
-		if _, err := fmt.Fprintln(a.out, line); err != nil {
+		if _, err := fmt.Fprintln(out, line); err != nil {
 			return err
 		}
 	}
