@@ -22,6 +22,7 @@ func (s *script) lateFail(gen int64) *script {
 	s.State = s.Failure(s.now, s.c, gen, "boom")
 	return s
 }
+
 func (s *script) limit(d time.Duration) *script {
 	s.State = s.State.RateLimit(s.now, s.c, d, "429")
 	return s
@@ -34,6 +35,7 @@ func (s *script) probe(owner string) *script {
 	}
 	return s
 }
+
 func (s *script) report(owner string, r Result) *script {
 	s.State = s.ProbeResult(s.now, s.c, owner, s.won, r)
 	return s

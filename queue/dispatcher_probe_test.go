@@ -18,15 +18,18 @@ func TestDispatcherProbes(t *testing.T) {
 	}{
 		"it happened": {
 			[]queue.ProbeAnswer{queue.ProbeHappened},
-			[]time.Duration{0}, queue.Succeeded, 1,
+			[]time.Duration{0},
+			queue.Succeeded, 1,
 		},
 		"unknown at first": {
 			[]queue.ProbeAnswer{queue.ProbeUnknown, queue.ProbeUnknown, queue.ProbeUnknown, queue.ProbeHappened},
-			[]time.Duration{0, 1 * time.Second, 6 * time.Second, 21 * time.Second}, queue.Succeeded, 1,
+			[]time.Duration{0, 1 * time.Second, 6 * time.Second, 21 * time.Second},
+			queue.Succeeded, 1,
 		},
 		"it did not": {
 			[]queue.ProbeAnswer{queue.ProbeDidNot},
-			[]time.Duration{0}, queue.Succeeded, 2,
+			[]time.Duration{0},
+			queue.Succeeded, 2,
 		},
 	}
 	for name, c := range cases {

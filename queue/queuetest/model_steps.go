@@ -203,14 +203,23 @@ func (m *model) outcome() {
 		return
 	}
 	outcomes := []queue.Outcome{
-		{State: queue.Succeeded}, {State: queue.Succeeded, Session: "chat-" + r.DeliveryID, SessionState: queue.SessionSleeping}, {State: queue.RunFailed},
-		{State: queue.Uncertain, Reason: queue.ReasonInterrupted}, {State: queue.Waiting}, accepted(time.Hour), {State: queue.Canceled},
+		{State: queue.Succeeded},
+		{State: queue.Succeeded, Session: "chat-" + r.DeliveryID, SessionState: queue.SessionSleeping},
+		{State: queue.RunFailed},
+		{State: queue.Uncertain, Reason: queue.ReasonInterrupted},
+		{State: queue.Waiting},
+		accepted(time.Hour),
+		{State: queue.Canceled},
 		{State: queue.Waiting, Refund: true, RetryAfter: time.Second},
 	}
 	if r.Kind == queue.FollowUp {
 		outcomes = []queue.Outcome{
-			{State: queue.Delivered}, {State: queue.Delivered, SessionState: queue.SessionEnded}, {State: queue.RunFailed},
-			{State: queue.Uncertain, Reason: queue.ReasonUnconfirmed}, {State: queue.Waiting}, {State: queue.Waiting, SessionEnded: true},
+			{State: queue.Delivered},
+			{State: queue.Delivered, SessionState: queue.SessionEnded},
+			{State: queue.RunFailed},
+			{State: queue.Uncertain, Reason: queue.ReasonUnconfirmed},
+			{State: queue.Waiting},
+			{State: queue.Waiting, SessionEnded: true},
 		}
 	}
 	o := pick(m, "outcome", outcomes...)

@@ -30,8 +30,10 @@ func BenchmarkEnqueue(b *testing.B) {
 				if i > int64(b.N) {
 					return
 				}
-				d := queue.Delivery{ID: fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", i), Source: "app-1", SourceName: "acme", Event: "issues", Secret: "current",
-					Facts: queue.Facts{Action: "opened", Repo: "acme/widgets", RepoID: 1, Subject: "acme/widgets#7", SubjectNum: 7, Sender: "ann"}, Headers: map[string]string{"X-GitHub-Event": "issues"}}
+				d := queue.Delivery{
+					ID: fmt.Sprintf("72d3162e-cc78-11e3-81ab-%012d", i), Source: "app-1", SourceName: "acme", Event: "issues", Secret: "current",
+					Facts: queue.Facts{Action: "opened", Repo: "acme/widgets", RepoID: 1, Subject: "acme/widgets#7", SubjectNum: 7, Sender: "ann"}, Headers: map[string]string{"X-GitHub-Event": "issues"},
+				}
 				if _, err := s.Enqueue(b.Context(), d, payload); err != nil {
 					b.Error(err)
 					return

@@ -78,8 +78,10 @@ func TestNeeds(t *testing.T) {
 		"sources":    {func(s *Spec) { s.On, s.Sources = []string{"push"}, []string{"a"} }, Needs{Sources: []string{"a"}, Events: []string{"push"}, Permissions: map[string]string{}}},
 		"permission": {func(s *Spec) { s.On, s.Permission = []string{"push"}, "write" }, Needs{Events: []string{"push"}, Permissions: map[string]string{"metadata": "read"}}},
 		"anyone":     {func(s *Spec) { s.On, s.Permission = []string{"push"}, "none" }, Needs{Events: []string{"push"}, Permissions: map[string]string{}}},
-		"paths": {func(s *Spec) { s.On, s.Paths = []string{"push", "pull_request_review", "status"}, []string{"a"} },
-			Needs{Events: []string{"pull_request_review", "push", "status"}, Permissions: map[string]string{"contents": "read", "pull_requests": "read"}}},
+		"paths": {
+			func(s *Spec) { s.On, s.Paths = []string{"push", "pull_request_review", "status"}, []string{"a"} },
+			Needs{Events: []string{"pull_request_review", "push", "status"}, Permissions: map[string]string{"contents": "read", "pull_requests": "read"}},
+		},
 		"token": {func(s *Spec) {
 			s.On, s.Paths, s.GitHubToken = []string{"push"}, []string{"a"}, map[string]string{"contents": "write", "issues": "read"}
 		}, Needs{Events: []string{"push"}, Permissions: map[string]string{"contents": "write", "issues": "read"}}},

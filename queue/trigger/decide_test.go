@@ -125,12 +125,16 @@ func TestDecide(t *testing.T) {
 		"no repository":         {needsWrite, func(d *queue.Delivery) { d.Repo = "" }, "", nil, 0, queue.Filtered, "permission: the event names no repository"},
 		"permission unreadable": {needsWrite, nil, "", &github{role: "admin", err: lost}, 1, queue.Errored, "permission: the role of octocat cannot be read: GET /repos: 403"},
 		"permission 404 early":  {needsWrite, nil, "", &github{err: ErrNotFound}, 1, "", ""},
-		"permission 404 late": {needsWrite, func(d *queue.Delivery) { d.ReceivedAt = now.Add(-replicaLag) }, "", &github{err: ErrNotFound}, 1,
-			queue.Errored, "permission: the role of octocat cannot be read: GitHub does not have it"},
+		"permission 404 late": {
+			needsWrite, func(d *queue.Delivery) { d.ReceivedAt = now.Add(-replicaLag) }, "", &github{err: ErrNotFound}, 1,
+			queue.Errored, "permission: the role of octocat cannot be read: GitHub does not have it",
+		},
 		"permission unavailable late": {needsWrite, func(d *queue.Delivery) { d.ReceivedAt = now.Add(-time.Hour) }, "", &github{err: ErrUnavailable}, 1, "", ""},
 		"permission panics":           {needsWrite, nil, "", &github{panics: errors.New("SECRET")}, 1, queue.Errored, "permission: panicked with a *errors.errorString"},
-		"paths before permission": {func(s *Spec) { apiPaths(s); needsWrite(s) }, pullRequest, `{}`, &github{files: []string{"x"}, role: "admin"}, 1,
-			queue.Filtered, "paths: "},
+		"paths before permission": {
+			func(s *Spec) { apiPaths(s); needsWrite(s) }, pullRequest, `{}`, &github{files: []string{"x"}, role: "admin"}, 1,
+			queue.Filtered, "paths: ",
+		},
 		"both": {func(s *Spec) { apiPaths(s); needsWrite(s) }, pullRequest, `{}`, &github{files: []string{"api/x"}, role: "admin"}, 2, queue.Matched, "on: "},
 	} {
 		t.Run(name, func(t *testing.T) {
