@@ -220,13 +220,24 @@ func (w *world) publish(kind, key string, v any) {
 	w.must(err)
 }
 
+// publishTriggers adds to the triggers that the store knows.
 func (w *world) publishTriggers(names ...string) {
 	w.Helper()
-	p := api.PublishedTriggers{LoadedAt: time.Now()}
+	docs, err := w.store.LoadDocs(w.Context(), api.DocTriggers)
+	w.must(err)
+	var p api.PublishedTriggers
+	old := docs["current"]
+	if old.Version > 0 {
+		w.must(json.Unmarshal(old.Body, &p))
+	}
+	p.LoadedAt = time.Now()
 	for _, n := range names {
 		p.Triggers = append(p.Triggers, api.TriggerInfo{Name: n, Enabled: true, Concurrency: 2, QueueSize: 100, QueueWaitSeconds: 3600})
 	}
-	w.publish(api.DocTriggers, "current", p)
+	body, err := json.Marshal(p)
+	w.must(err)
+	_, err = w.store.SwapDoc(w.Context(), api.DocTriggers, "current", old.Version, body)
+	w.must(err)
 }
 
 // lost is a store that does not answer.

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -55,8 +56,9 @@ func plots(list []sample) []plot {
 		draw("Deliveries pending", depth, whole),
 		draw("Oldest pending", oldest, func(v float64) string { return span(time.Duration(v) * time.Second) }),
 		draw("Settled per minute", rate, func(v float64) string {
-			if v > 0 && v < 10 {
-				return strconv.FormatFloat(v, 'f', 1, 64)
+			if v < 10 {
+				v = math.Round(v*10) / 10
+				return strconv.FormatFloat(v, 'f', -1, 64)
 			}
 			return whole(v)
 		}),
