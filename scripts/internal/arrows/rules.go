@@ -26,7 +26,7 @@ var rules = []rule{
 	{"queue/trigger", []string{"queue"}, []string{"cel.dev/cel-go", "google.golang.org/protobuf"}},
 	{"queue/target", []string{"queue"}, nil},
 	{"queue/api", []string{"queue", "breaker"}, []string{"github.com/prometheus/client_golang"}},
-	{"queue/dashboard", []string{"queue", "breaker"}, nil},
+	{"queue/dashboard", []string{"queue", "queue/api", "breaker"}, []string{"golang.org/x/time"}},
 
 	{"breaker", nil, nil},
 
