@@ -195,12 +195,30 @@ func TestSamplerDrawsTheLastHours(t *testing.T) {
 		if strings.Contains(body, "NaN") || strings.Contains(body, "Inf") {
 			t.Errorf("a plot is not finite:\n%s", body)
 		}
-		time.Sleep(7 * time.Hour)
-		w.contains(w.page("/"), "in the last 5 h 59 min")
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("it ended with %v", err)
 		}
+	})
+}
+
+// still is a store in which nothing happens.
+type still struct{ api.Operations }
+
+func (still) Status(context.Context) (*api.Status, error) { return &api.Status{}, nil }
+
+func TestSamplerForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.sampler = dashboard.NewSampler(still{}, discard)
+		w.pages = dashboard.New(dashboard.Config{Operations: w.local, Token: systemToken, Sampler: w.sampler, Log: discard})
+		w.login()
+		ctx, stop := context.WithCancel(t.Context())
+		go w.sampler.Run(ctx) //nolint:errcheck // it has none
+		time.Sleep(7 * time.Hour)
+		w.contains(w.page("/"), "now 0, at most 0 in the last 5 h 59 min")
+		stop()
+		synctest.Wait()
 	})
 }
 
