@@ -76,6 +76,7 @@ func (n *node) serve(ctx context.Context, c *ServeCmd) error {
 	if n.has("ingress") {
 		receiver = n.receiver()
 		mux.Handle(config.WebhookPath, receiver)
+		mux.Handle(config.WebhookPath+"/{$}", receiver) // GitHub does not follow redirects
 	}
 	servers := []*http.Server{n.server(mux)}
 	listeners := []net.Listener{public}
