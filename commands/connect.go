@@ -47,7 +47,7 @@ func (a *app) connect(ctx context.Context) (_ api.Operations, done func(), err e
 
 func local(cfg *config.Config, store queue.Store, node string) *api.Local {
 	return &api.Local{
-		Store: store, Version: Version, Node: node, Breaker: breakerSettings(cfg), Watching: false,
+		Store: store, Version: Version, Node: node, Breaker: breakerSettings(cfg), Host: githubEndpoint(cfg).Host(), Watching: false,
 		Sources: func() []api.SourceInfo { return sourceInfos(cfg) },
 	}
 }

@@ -65,6 +65,9 @@ func (n *node) execute(ctx context.Context, c queue.RunClaim, report func(sessio
 	}
 	if len(t.Spec.GitHubToken) > 0 {
 		token, revoke, err := n.hub.mint(ctx, &c.Run, t.Spec.GitHubToken)
+		if err != nil && ctx.Err() != nil { // stopped before the target was started: nothing has happened
+			return queue.Outcome{State: queue.Waiting, Refund: true, Error: context.Cause(ctx).Error()}
+		}
 		if err != nil {
 			return tokenOutcome(err)
 		}

@@ -1,11 +1,15 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,18 +47,28 @@ const roleTTL = time.Minute
 // newHub prepares the clients of the configured sources. store, which shares the breakers with
 // other nodes, may be nil. A source without a usable credential is no error: what needs it says so.
 func newHub(cfg *config.Config, store breaker.Store, log *slog.Logger) *hub {
-	endpoint, err := github.ParseEndpoint(cfg.GitHubAPIURL)
-	if err != nil {
-		endpoint = github.Endpoint{} // the configuration has checked it; github.com otherwise
-	}
+	return newHubOver(github.NewTransport(nil), cfg, store, log)
+}
+
+// newHubOver is newHub with another way to GitHub.
+func newHubOver(transport http.RoundTripper, cfg *config.Config, store breaker.Store, log *slog.Logger) *hub {
+	endpoint := githubEndpoint(cfg)
 	h := &hub{endpoint: endpoint, log: log, roles: map[string]cachedRole{}}
 	h.breakers = breaker.New(breaker.Options{Settings: breakerSettings(cfg), Host: endpoint.Host(), Store: store, Node: nodeID(), Log: log})
-	transport := github.NewTransport(nil)
 	h.transport = func() github.Options {
 		return github.Options{Endpoint: endpoint, Breakers: h.breakers, Transport: transport, Version: Version, Log: log}
 	}
 	h.configure(cfg)
 	return h
+}
+
+// githubEndpoint is the API that is configured, which the configuration has checked.
+func githubEndpoint(cfg *config.Config) github.Endpoint {
+	endpoint, err := github.ParseEndpoint(cfg.GitHubAPIURL)
+	if err != nil {
+		endpoint, _ = github.ParseEndpoint("")
+	}
+	return endpoint
 }
 
 // configure makes the clients anew, at the start and after a reload.
@@ -107,20 +121,89 @@ func (h *hub) client(source string) (*github.Client, error) {
 	return nil, errors.New("no credential is configured for it")
 }
 
+// all lists the clients by their sources' keys.
 func (h *hub) all() []*github.Client {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []*github.Client
-	for _, c := range h.clients {
-		out = append(out, c)
+	for _, source := range slices.Sorted(maps.Keys(h.clients)) {
+		if c := h.clients[source]; c != nil {
+			out = append(out, c)
+		}
 	}
 	return out
 }
 
 // run shares the breakers and probes the open ones until ctx ends.
 func (h *hub) run(ctx context.Context) error {
-	h.breakers.Run(ctx, github.Prober(h.all))
+	h.breakers.Run(ctx, h.prober)
 	return nil
+}
+
+// gate says whether deliveries may be claimed: not while GitHub as a whole is unavailable. Without
+// any credential nothing here asks GitHub, and nobody would probe a breaker that an earlier
+// configuration left open.
+func (h *hub) gate(now time.Time) (wait time.Duration, open bool) {
+	if len(h.all()) == 0 {
+		return 0, true
+	}
+	return h.breakers.Gate(now)
+}
+
+// prober finds the probe of an open breaker. While GitHub as a whole is unavailable, one call a
+// window asks for all of them: the host's.
+func (h *hub) prober(key string) func(context.Context) breaker.Result {
+	find := github.Prober(h.all)
+	if key == h.breakers.Host() {
+		return h.hostProbe(find)
+	}
+	if _, reachable := h.breakers.Gate(time.Now()); !reachable {
+		return nil
+	}
+	return find(key)
+}
+
+// hostProbe tests the host with the credential that has to wait the least. Once that is answered,
+// every credential whose own turn has come is tested before the host's breaker closes: what is
+// claimed then is not parked again.
+func (h *hub) hostProbe(find breaker.Prober) func(context.Context) breaker.Result {
+	clients := h.all()
+	if len(clients) == 0 {
+		return nil
+	}
+	now := time.Now()
+	first := slices.MinFunc(clients, func(a, b *github.Client) int {
+		return cmp.Compare(h.breakers.Wait(a.BreakerKey(), now), h.breakers.Wait(b.BreakerKey(), now))
+	})
+	probe := find(first.BreakerKey())
+	if probe == nil { // a reload has just removed it
+		return nil
+	}
+	return func(ctx context.Context) breaker.Result {
+		result := probe(ctx)
+		if result.Kind == breaker.Unavailable || result.Kind == breaker.NoVerdict {
+			return result
+		}
+		// A credential that hangs must not cost the host its own deadline.
+		limit := 3 * time.Second
+		if deadline, ok := ctx.Deadline(); ok {
+			limit = min(limit, time.Until(deadline)/2)
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		var others sync.WaitGroup
+		for _, c := range clients {
+			own := find(c.BreakerKey())
+			if c == first {
+				own = func(context.Context) breaker.Result { return result } // it has just been asked
+			}
+			if own != nil {
+				others.Go(func() { h.breakers.TryProbe(ctx, c.BreakerKey(), own) })
+			}
+		}
+		others.Wait()
+		return result
+	}
 }
 
 // questions answers what triggers ask of GitHub.
@@ -185,19 +268,23 @@ func asked(err error) error {
 		return nil
 	case errors.As(err, &away):
 		return fmt.Errorf("%w: %w", trigger.ErrUnavailable, err)
-	case errors.Is(err, github.ErrTokenRefused):
-		return err
+	case errors.Is(err, github.ErrTokenRefused), errors.Is(err, github.ErrNotInstalled):
+		return err // somebody has to change something first; time alone does not
 	case errors.Is(err, github.ErrNotFound):
 		return fmt.Errorf("%w: %w", trigger.ErrNotFound, err)
 	}
 	return err
 }
 
-// mint makes the token that a trigger asks for, for the run's repository alone.
-func (h *hub) mint(ctx context.Context, r *queue.Run, permissions map[string]string) (github.InstallationToken, func(), error) {
+// mint makes the token that a trigger asks for, for the run's repository alone. revoke ends it and
+// is called when the run is over.
+func (h *hub) mint(ctx context.Context, r *queue.Run, permissions map[string]string) (_ github.InstallationToken, revoke func(), err error) {
 	client, err := h.client(r.Source)
 	if err == nil && !client.IsApp() {
 		err = errors.New("only an app can mint tokens")
+	}
+	if err == nil && r.Repo == "" {
+		err = errors.New("the event names no repository, and a token is never made for all of them")
 	}
 	if err != nil {
 		return github.InstallationToken{}, nil, fmt.Errorf("minting a token for the run: %w", err)
@@ -215,7 +302,7 @@ func (h *hub) mint(ctx context.Context, r *queue.Run, permissions map[string]str
 	if err != nil {
 		return token, nil, err
 	}
-	revoke := func() {
+	revoke = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if err := client.RevokeToken(ctx, token); err != nil {

@@ -287,7 +287,7 @@ func (n *node) worker() *queue.Worker {
 }
 
 // gate tells the worker whether to claim: nothing while GitHub as a whole is unavailable.
-func (n *node) gate() (time.Duration, bool) { return n.hub.breakers.Gate(time.Now()) }
+func (n *node) gate() (time.Duration, bool) { return n.hub.gate(time.Now()) }
 
 func (n *node) dispatcher() *queue.Dispatcher {
 	cfg := n.current().cfg

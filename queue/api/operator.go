@@ -35,7 +35,8 @@ type Local struct {
 	Node     string // empty outside a node
 	Sources  func() []SourceInfo
 	Breaker  breaker.Settings
-	Watching bool // the watchdog is enabled somewhere; a live node with that component says so too
+	Host     string // of GitHub's API, as its breaker is named; empty: whichever the store has
+	Watching bool   // the watchdog is enabled somewhere; a live node with that component says so too
 }
 
 var _ Operations = (*Local)(nil)
@@ -50,7 +51,7 @@ func (l *Local) Status(ctx context.Context) (*Status, error) {
 }
 
 func (l *Local) facts(ctx context.Context) (f facts, err error) {
-	f = facts{now: time.Now(), version: l.Version, node: l.Node, kind: l.Store.Kind(), settings: l.Breaker, breakers: map[string]breaker.State{}, apps: map[string]AppVerdict{}, watchdog: map[string]WatchdogSource{}, watching: l.Watching}
+	f = facts{now: time.Now(), version: l.Version, node: l.Node, kind: l.Store.Kind(), settings: l.Breaker, host: l.Host, breakers: map[string]breaker.State{}, apps: map[string]AppVerdict{}, watchdog: map[string]WatchdogSource{}, watching: l.Watching}
 	if l.Sources != nil {
 		f.sources = l.Sources()
 	}

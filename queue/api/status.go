@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-de999ace/preloop/breaker"
@@ -170,6 +171,7 @@ type facts struct {
 	kind      string
 	breakers  map[string]breaker.State
 	settings  breaker.Settings
+	host      string // of GitHub's API; empty: any
 	counts    queue.Counts
 	stats     map[string]queue.TriggerStats
 	nodes     []queue.Node
@@ -203,6 +205,7 @@ func ageSeconds(now, t time.Time) *int64 {
 
 // document is pure: the same facts make the same document.
 func document(f facts) *Status {
+	f.breakers = f.liveBreakers()
 	s := &Status{
 		Status: "ok", Version: f.version, Node: text(f.node), Store: StoreStatus{Kind: f.kind, OK: true},
 		Queue: QueueStatus{
@@ -268,16 +271,32 @@ func triggers(infos []TriggerInfo, stats map[string]queue.TriggerStats) []Trigge
 	return out
 }
 
-const hostPrefix = "host:"
+// liveBreakers are those that still say something: not another host's, from before github_api_url
+// was changed, nor one that nobody probes any more. Switched off, none is open.
+func (f facts) liveBreakers() map[string]breaker.State {
+	live := map[string]breaker.State{}
+	for key, st := range f.breakers {
+		st = st.At(f.now, f.settings)
+		another := strings.HasPrefix(key, breaker.HostPrefix) && f.host != "" && key != breaker.HostKey(f.host)
+		if another || st.Abandoned(f.now, f.settings) {
+			continue
+		}
+		if !f.settings.Enabled {
+			st.Open, st.RateLimited = false, false
+		}
+		live[key] = st
+	}
+	return live
+}
 
 func (s *Status) breakers(f facts) {
 	for _, key := range sortedKeys(f.breakers) {
-		st := f.breakers[key].At(f.now, f.settings)
+		st := f.breakers[key]
 		b := BreakerStatus{
 			Open: st.Open, RetryInSeconds: int64((st.Wait(f.now, f.settings) + time.Second - 1) / time.Second), ConsecutiveFailures: st.Failures,
 			Trips: st.Trips, RateLimited: st.RateLimited, LastError: text(st.LastError),
 		}
-		if len(key) > len(hostPrefix) && key[:len(hostPrefix)] == hostPrefix {
+		if strings.HasPrefix(key, breaker.HostPrefix) {
 			s.GitHubBreaker = b
 			continue
 		}

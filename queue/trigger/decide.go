@@ -165,11 +165,14 @@ func askPermission(ctx context.Context, t *Trigger, a *answers) (queue.Verdict, 
 	return queue.Matched, "", nil
 }
 
+// maxLine has room for GitHub's longest refusal and, after it, what to do about it.
+const maxLine = 400
+
 // line bounds an error to what a reason can hold.
 func line(err error) string {
 	s := strings.Join(strings.Fields(err.Error()), " ")
-	if len(s) > 200 {
-		s = strings.ToValidUTF8(s[:200], "") + "…"
+	if len(s) > maxLine {
+		s = strings.ToValidUTF8(s[:maxLine], "") + "…"
 	}
 	return s
 }

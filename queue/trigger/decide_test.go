@@ -225,7 +225,7 @@ func TestDecideIsolatesErrors(t *testing.T) {
 func TestReasonsAreBounded(t *testing.T) {
 	long := errors.New(strings.Repeat("é\n", 500))
 	results, _ := newSet(t, compile(t, func(s *Spec) { s.Permission = "write" })).Decide(t.Context(), event("", nil), &github{err: long})
-	if r := results[0].Reason; len(r) > 300 || strings.Contains(r, "\n") {
+	if r := results[0].Reason; len(r) > 500 || strings.Contains(r, "\n") {
 		t.Errorf("got %d bytes: %q", len(r), r)
 	}
 }
