@@ -2,12 +2,15 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +28,35 @@ const systemToken = "a system token of these tests"
 // hush is in every payload, and never in what is not a payload.
 const hush = "text-of-a-payload"
 
+// empty is a store whose schema is up to date: making one takes longer than most tests.
+var empty []byte
+
+func TestMain(m *testing.M) {
+	var err error
+	if empty, err = emptyStore(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func emptyStore() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "preloop-api-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a test's folder
+	path := filepath.Join(dir, "preloop.db")
+	s, err := sqlite.Open(context.Background(), path, sqlite.Options{Settings: queue.DefaultSettings(), Serve: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
 // world is a store with the operator's API in front of it. Without a bubble around it time is real.
 type world struct {
 	*testing.T
@@ -38,7 +70,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "preloop.db"), sqlite.Options{Settings: queue.DefaultSettings(), Serve: true})
+	path := filepath.Join(t.TempDir(), "preloop.db")
+	if err := os.WriteFile(path, empty, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := sqlite.Open(t.Context(), path, sqlite.Options{Settings: queue.DefaultSettings(), Serve: true})
 	if err != nil {
 		t.Fatal(err)
 	}
