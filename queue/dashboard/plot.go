@@ -32,9 +32,9 @@ type point struct {
 	value float64
 }
 
-// plots draws the samples; it needs two of them.
+// plots draws the samples. It needs three: two differences make the shortest line.
 func plots(list []sample) []plot {
-	if len(list) < 2 {
+	if len(list) < 3 {
 		return nil
 	}
 	var depth, oldest, rate []point
