@@ -19,7 +19,7 @@ func (s *Store) Enqueue(ctx context.Context, d queue.Delivery, payload []byte) (
 	buf := bodies.Get().(*[]byte)
 	body, kind := codec.Encode((*buf)[:0], payload)
 	headers := toJSON(d.Headers)
-	result, err := get(ctx, s, func(t *tx) (queue.EnqueueResult, error) {
+	result, err := getBy(ctx, s, s.enqueues, func(t *tx) (queue.EnqueueResult, error) {
 		return t.enqueue(&d, headers, len(payload), kind, body)
 	})
 	if err == nil {

@@ -44,10 +44,11 @@ type Store struct {
 	db      *sql.DB  // one connection, the writer's
 	readers *sql.DB
 
-	ops     chan *op
-	stop    chan struct{}
-	stopped chan struct{}
-	closing sync.Once
+	enqueues chan *op // what GitHub waits for
+	ops      chan *op // every other write
+	stop     chan struct{}
+	stopped  chan struct{}
+	closing  sync.Once
 
 	mu    sync.Mutex // guards wakes
 	wakes map[chan struct{}]struct{}
@@ -61,7 +62,7 @@ func Open(ctx context.Context, path string, o Options) (_ *Store, err error) {
 	_, _ = sqlite.Fdatasync(true) // as durable as fsync and faster; systems without it go on with fsync
 	s := &Store{
 		Settings: o.Settings, path: path,
-		ops: make(chan *op, maxBatch), stop: make(chan struct{}), stopped: make(chan struct{}),
+		enqueues: make(chan *op, maxBatch), ops: make(chan *op, maxBatch), stop: make(chan struct{}), stopped: make(chan struct{}),
 		wakes: map[chan struct{}]struct{}{},
 	}
 	defer func() {

@@ -10,8 +10,12 @@ import (
 	"github.com/seed-de999ace/preloop/queue"
 )
 
-// maxBatch bounds how many writes one commit takes along.
-const maxBatch = 256
+// maxBatch bounds how many writes one commit takes along, and maxBeside how many of them may be
+// other writes than enqueues while enqueues wait: GitHub is waiting for those, workers can.
+const (
+	maxBatch  = 256
+	maxBeside = 8
+)
 
 // op is a write on its way through the writer. Its fields are the writer's until done is closed.
 type op struct {
@@ -50,9 +54,14 @@ func clean(err error) bool {
 // caller reads only when write returned no error or a clean one. When ctx ends first the write may
 // or may not happen.
 func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
+	return s.submit(ctx, s.ops, fn)
+}
+
+// submit is write through one of the two lanes.
+func (s *Store) submit(ctx context.Context, lane chan<- *op, fn func(*tx) error) error {
 	o := &op{ctx: ctx, fn: fn, done: make(chan struct{})}
 	select {
-	case s.ops <- o:
+	case lane <- o:
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the store: %w", context.Cause(ctx))
 	case <-s.stop:
@@ -75,8 +84,12 @@ func (s *Store) write(ctx context.Context, fn func(*tx) error) error {
 
 // get is write for what has a result. The result is read only once the writer is done with it.
 func get[T any](ctx context.Context, s *Store, fn func(*tx) (T, error)) (T, error) {
+	return getBy(ctx, s, s.ops, fn)
+}
+
+func getBy[T any](ctx context.Context, s *Store, lane chan<- *op, fn func(*tx) (T, error)) (T, error) {
 	v := new(T)
-	err := s.write(ctx, func(t *tx) (err error) {
+	err := s.submit(ctx, lane, func(t *tx) (err error) {
 		*v, err = fn(t)
 		return err
 	})
@@ -93,11 +106,15 @@ func (s *Store) run(w *writer) {
 	batch := make([]*op, 0, maxBatch)
 	for {
 		select {
+		case o := <-s.enqueues:
+			batch = append(batch[:0], o)
 		case o := <-s.ops:
 			batch = append(batch[:0], o)
 		case <-s.stop:
 			for { // what was taken in before the stop is still written
 				select {
+				case o := <-s.enqueues:
+					s.commit(w, []*op{o})
 				case o := <-s.ops:
 					s.commit(w, []*op{o})
 				default:
@@ -105,17 +122,27 @@ func (s *Store) run(w *writer) {
 				}
 			}
 		}
-		for len(batch) < maxBatch {
-			select {
-			case o := <-s.ops:
-				batch = append(batch, o)
-				continue
-			default:
-			}
-			break
+		batch = gather(batch, s.enqueues, maxBatch)
+		beside := maxBatch
+		if len(batch) > 1 {
+			beside = len(batch) + maxBeside
 		}
-		s.commit(w, batch)
+		s.commit(w, gather(batch, s.ops, min(beside, maxBatch)))
 	}
+}
+
+// gather adds what waits in a lane to a batch, up to limit in all.
+func gather(batch []*op, lane <-chan *op, limit int) []*op {
+	for len(batch) < limit {
+		select {
+		case o := <-lane:
+			batch = append(batch, o)
+			continue
+		default:
+		}
+		break
+	}
+	return batch
 }
 
 // commit writes a batch as one transaction. If one of the writes fails, each is tried in a
