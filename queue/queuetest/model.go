@@ -12,7 +12,7 @@ import (
 
 // modelChecks is how many random lives a store is led through; -rapid.checks says otherwise, and
 // -rapid.steps how long each is.
-const modelChecks = 4
+const modelChecks = 10
 
 // checkModel leads stores through random lives: arrivals, claims, crashes, outcomes, operators. After
 // every step all laws must hold, and at the end everything must come to its end.
@@ -114,31 +114,36 @@ func pick[T any](m *model, what string, from ...T) T {
 	return rapid.SampledFrom(from).Draw(m.rt, what)
 }
 
-// steps are all that can happen to a store. Those that find nothing to do pass.
+// steps are all that can happen to a store; what is more likely has several names. A step that
+// finds nothing to do passes.
 func (m *model) steps() map[string]func(*rapid.T) {
 	some := func(do func()) func(*rapid.T) { return func(*rapid.T) { do() } }
 	return map[string]func(*rapid.T){
-		"":            some(m.laws),
-		"arrive":      some(m.arrive),
-		"arrive more": some(m.arrive),
-		"redeliver":   some(m.redeliver),
-		"claim":       some(m.claimSome),
-		"claim more":  some(m.claimSome),
-		"decide":      some(m.decide),
-		"decide more": some(m.decide),
-		"settle":      some(m.settleOne),
-		"renew":       some(m.renewAll),
-		"crash":       some(m.crash),
-		"pass":        some(m.passSome),
-		"dispatch":    some(m.dispatch),
-		"go on":       some(m.dispatch),
-		"outcome":     some(m.outcome),
-		"more":        some(m.outcome),
-		"sweep":       some(func() { m.sweep() }),
-		"probe":       some(m.probeSome),
-		"pause":       some(m.pauseOrResume),
-		"replay":      some(m.replaySome),
-		"operate":     some(m.operate),
-		"prune":       some(m.pruneSome),
+		"":           some(m.laws),
+		"burst":      some(m.burst),
+		"burst two":  some(m.burst),
+		"burst more": some(m.burst),
+		"arrive":     some(m.arrive),
+		"redeliver":  some(m.redeliver),
+		"claim":      some(m.claimSome),
+		"decide":     some(m.decide),
+		"settle":     some(m.settleOne),
+		"renew":      some(m.renewAll),
+		"crash":      some(m.crash),
+		"pass":       some(m.passSome),
+		"pass more":  some(m.passSome),
+		"dispatch":   some(m.dispatch),
+		"go on":      some(m.dispatch),
+		"and on":     some(m.dispatch),
+		"outcome":    some(m.outcome),
+		"another":    some(m.outcome),
+		"more":       some(m.outcome),
+		"sweep":      some(func() { m.sweep() }),
+		"probe":      some(m.probeSome),
+		"pause":      some(m.pauseOrResume),
+		"replay":     some(m.replaySome),
+		"operate":    some(m.operate),
+		"operators":  some(m.operate),
+		"prune":      some(m.pruneSome),
 	}
 }

@@ -167,6 +167,9 @@ func (m *model) startedInOrder(claims []queue.RunClaim, room bool) {
 			}
 		}
 		for _, r := range runs {
+			if room && r.Trigger == trigger && r.State == queue.Waiting && r.Kind == queue.FollowUp && r.NextAttempt.IsZero() && !slices.ContainsFunc(runs, func(o queue.Run) bool { return leads(o, r) }) {
+				m.Fatalf("%s waits to follow nothing: it should have been handed over or become a start", name(r))
+			}
 			if r.Trigger != trigger || r.State != queue.Waiting || r.Kind != queue.Start || !r.NextAttempt.IsZero() && time.Until(r.NextAttempt) > -blur || blocked(r, runs) {
 				continue
 			}
@@ -178,6 +181,11 @@ func (m *model) startedInOrder(claims []queue.RunClaim, room bool) {
 			}
 		}
 	}
+}
+
+// leads reports whether o is a reason for the follow-up r to wait.
+func leads(o, r queue.Run) bool {
+	return o.Trigger == r.Trigger && o.Subject == r.Subject && (o.State == queue.Running || o.State == queue.Routing || o.State == queue.Waiting && o.Kind == queue.Start)
 }
 
 // blocked reports whether a waiting start has to let others of its key or subject go first.

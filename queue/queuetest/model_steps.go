@@ -11,10 +11,10 @@ import (
 
 func (m *model) arrive() {
 	d := m.delivery(from("app-1", "acme-bot"))
-	if issue := pick(m, "issue", 0, 1, 2, 3); issue > 0 {
+	if issue := pick(m, "issue", 0, 1, 1, 2); issue > 0 {
 		about(int64(issue))(&d)
 	}
-	if len(m.order) > 0 && pick(m, "second source", false, false, false, true) {
+	if len(m.order) > 0 && pick(m, "second source", false, false, false, false, true) {
 		first := m.deliveries[pick(m, "first", m.order...)]
 		d = first.Delivery
 		from("hook-2", "widgets")(&d)
@@ -29,6 +29,17 @@ func (m *model) arrive() {
 	}
 	m.deliveries[key] = &modelDelivery{Delivery: d, state: queue.Received, due: m.now}
 	m.order = append(m.order, key)
+}
+
+// burst takes some events all the way through their decisions.
+func (m *model) burst() {
+	for range pick(m, "events", 2, 3, 5) {
+		m.arrive()
+	}
+	m.claimSome()
+	for len(m.held) > 0 {
+		m.decide()
+	}
 }
 
 func (m *model) redeliver() {
@@ -80,7 +91,7 @@ func (m *model) decide() {
 	m.settleAs(func(d queue.Delivery) queue.Settlement {
 		var as []queue.Admission
 		for _, t := range modelTriggers {
-			if pick(m, t.rule.Trigger, true, true, false) {
+			if pick(m, t.rule.Trigger, true, true, true, false) {
 				as = append(as, t.ask(d))
 			}
 		}
@@ -172,7 +183,7 @@ func (m *model) renewAll() {
 func (m *model) crash() { m.held, m.runs = nil, nil }
 
 func (m *model) passSome() {
-	d := pick(m, "time", time.Second, 7*time.Second, 31*time.Second, 61*time.Second, 11*time.Minute, 25*time.Hour)
+	d := pick(m, "time", time.Second, time.Second, 7*time.Second, 7*time.Second, 31*time.Second, 61*time.Second, 11*time.Minute, 25*time.Hour)
 	m.pass(d)
 	m.now += d
 }
@@ -298,7 +309,18 @@ func (m *model) replaySome() {
 	d.generation++
 }
 
-// operate does something to some run; the state says whether that is possible.
+// actions are an operator's, with the states that allow them.
+var actions = []struct {
+	name string
+	from []queue.RunState
+}{
+	{"cancel", []queue.RunState{queue.Waiting, queue.Running, queue.Routing, queue.Uncertain}},
+	{"retry", []queue.RunState{queue.RunFailed, queue.Uncertain, queue.Canceled, queue.Dropped}},
+	{"resolve", []queue.RunState{queue.Uncertain}},
+	{"finish", []queue.RunState{queue.Running, queue.Uncertain}},
+}
+
+// operate does something to some run, rather something possible.
 func (m *model) operate() {
 	runs := m.listRuns(queue.RunFilter{Limit: 500})
 	if len(runs) == 0 {
@@ -306,22 +328,24 @@ func (m *model) operate() {
 	}
 	slices.Reverse(runs) // an index names the same run while others arrive
 	r := runs[pick(m, "run", indices(runs)...)]
-	what := pick(m, "what", "cancel", "retry", "resolve", "finish")
+	likely := indices(actions)
+	for i, a := range actions {
+		if slices.Contains(a.from, r.State) {
+			likely = append(likely, i, i, i)
+		}
+	}
+	a := actions[pick(m, "action", likely...)]
+	what, can := a.name, a.from
 	var err error
-	var can []queue.RunState
 	switch what {
 	case "cancel":
-		can = []queue.RunState{queue.Waiting, queue.Running, queue.Routing, queue.Uncertain}
 		_, err = m.store.CancelRun(m.ctx, r.ID)
 	case "retry":
-		can = []queue.RunState{queue.RunFailed, queue.Uncertain, queue.Canceled, queue.Dropped}
 		_, err = m.store.RetryRun(m.ctx, r.ID)
 		m.reopened[r.ID] = true
 	case "resolve":
-		can = []queue.RunState{queue.Uncertain}
 		_, err = m.store.ResolveRun(m.ctx, r.ID, pick(m, "as", queue.Succeeded, queue.RunFailed))
 	case "finish":
-		can = []queue.RunState{queue.Running, queue.Uncertain}
 		_, err = m.store.FinishRun(m.ctx, r.ID, queue.Finish{As: queue.Succeeded, SessionState: pick(m, "session", queue.SessionSleeping, queue.SessionEnded, "")})
 	}
 	possible := slices.Contains(can, r.State)
