@@ -26,29 +26,34 @@ type claimed struct {
 // before. Rows that another node is claiming are passed over.
 const claimDeliveries = `WITH picked AS MATERIALIZED (
 		SELECT seq, state, attempts, history, node, started_at FROM deliveries
-		WHERE finished_at IS NULL AND due_at <= $3 AND NOT ` + outdated + `
-		ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED
+		WHERE finished_at IS NULL AND due_at <= ` + clock + ` AND NOT ` + outdated + `
+		ORDER BY seq + 0 LIMIT $2 FOR UPDATE SKIP LOCKED
 	)
-	UPDATE deliveries AS d SET state = 'processing', attempts = d.attempts + 1, token = d.token + 1, node = $1, started_at = $3, due_at = $4
+	UPDATE deliveries AS d SET state = 'processing', attempts = d.attempts + 1, token = d.token + 1, node = $1, started_at = ` + clock + `, due_at = ` + clock + ` + $3
 	FROM picked AS p LEFT JOIN payloads AS b ON b.seq = p.seq WHERE d.seq = p.seq
 	RETURNING ` + deliveryColumns + `, d.token, p.state, p.attempts, p.history, p.node, COALESCE(p.started_at, 0), COALESCE(b.codec, -1), b.body`
 
+// inOrder keeps the planner from gathering and sorting all that is due, which it thinks cheap
+// while its statistics know nothing of a backlog: the index's order costs the same whatever they
+// say. No other index than the partial one has the order of seq + 0.
+const inOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true)`
+
 // outdated says whether another live node than $1 has loaded a different set of triggers later; a
-// node whose heartbeat is not after $5 is not live.
+// node whose heartbeat is $4 old is not live.
 const outdated = `EXISTS (SELECT 1 FROM nodes AS mine JOIN nodes AS other ON other.id <> mine.id
-			WHERE mine.id = $1 AND other.triggers_hash <> mine.triggers_hash AND other.triggers_loaded_at > mine.triggers_loaded_at AND other.heartbeat_at > $5)`
+			WHERE mine.id = $1 AND other.triggers_hash <> mine.triggers_hash AND other.triggers_loaded_at > mine.triggers_loaded_at AND other.heartbeat_at > ` + clock + ` - $4)`
 
 // ClaimDeliveries implements queue.Deliveries.
 func (s *Store) ClaimDeliveries(ctx context.Context, node string, n int) ([]queue.DeliveryClaim, error) {
 	// A transaction costs three round trips; an idle queue is seen by one.
 	if !s.flowing.Load() {
 		var due bool
-		err := s.readRow(ctx, "reading", `SELECT EXISTS (SELECT 1 FROM deliveries WHERE finished_at IS NULL AND due_at <= `+clock+`)`, nil, func(r scanner) error { return r.Scan(&due) })
+		err := s.readRow(ctx, "reading", `SELECT EXISTS (SELECT 1 FROM deliveries WHERE finished_at IS NULL AND due_at <= `+clock+` ORDER BY seq + 0 LIMIT 1)`, nil, func(r scanner) error { return r.Scan(&due) })
 		if err != nil || !due {
 			return nil, err
 		}
 	}
-	c, err := get(ctx, s, func(t *tx) (claimed, error) { return t.claim(s, node, n) })
+	c, err := s.claim(ctx, node, n)
 	s.flowing.Store(len(c.claims) > 0)
 	if err != nil {
 		return nil, err
@@ -61,44 +66,60 @@ func (s *Store) ClaimDeliveries(ctx context.Context, node string, n int) ([]queu
 	return c.claims, nil
 }
 
-func (t *tx) claim(s *Store, node string, n int) (c claimed, err error) {
-	type old struct {
-		d         queue.Delivery
-		history   string
-		startedAt int64
-		node      string
-		attempts  int
-	}
-	var expired []old
-	until := t.now + s.Lease.Microseconds()
-	err = t.rows(claimDeliveries, []any{node, n, t.now, until, t.now - s.DeadNode.Microseconds()}, func(r pgx.Rows) error {
-		var o old
-		var state string
-		var token int64
-		var p stored
-		var err error
-		o.d, err = scanDelivery(r, &token, &state, &o.attempts, &o.history, &o.node, &o.startedAt, &p.codec, &p.body)
-		if err != nil {
-			return err
-		}
-		if queue.DeliveryState(state) == queue.Processing {
-			expired = append(expired, o)
-			if o.attempts >= s.MaxAttempts {
-				return nil
+// claim takes two round trips.
+func (s *Store) claim(ctx context.Context, node string, n int) (c claimed, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	var expired []abandoned
+	first := reading{
+		plan: inOrder, q: claimDeliveries, args: []any{node, n, s.Lease.Microseconds(), s.DeadNode.Microseconds()},
+		scan: func(t *tx, r pgx.Rows) error {
+			var o abandoned
+			var state string
+			var token int64
+			var p stored
+			var err error
+			o.d, err = scanDelivery(r, &token, &state, &o.attempts, &o.history, &o.node, &o.startedAt, &p.codec, &p.body)
+			if err != nil {
+				return err
 			}
-		}
-		c.claims = append(c.claims, queue.DeliveryClaim{Delivery: o.d, Lease: queue.Lease{Row: o.d.Seq, Token: token, Until: t.local(until)}})
-		c.bodies = append(c.bodies, p)
-		return nil
+			if queue.DeliveryState(state) == queue.Processing {
+				expired = append(expired, o)
+				if o.attempts >= s.MaxAttempts {
+					return nil
+				}
+			}
+			c.claims = append(c.claims, queue.DeliveryClaim{Delivery: o.d, Lease: queue.Lease{Row: o.d.Seq, Token: token, Until: t.local(o.d.LeaseUntil.UnixMicro())}})
+			c.bodies = append(c.bodies, p)
+			return nil
+		},
+	}
+	_, err = retried(ctx, s, func() (bool, error) {
+		c, expired = claimed{}, nil
+		return s.once(ctx, &first, func(t *tx) error { return t.abandoned(s, expired) })
 	})
 	if err != nil {
-		return c, err
+		return claimed{}, s.explain("claiming from", err)
 	}
 	c.sort()
+	return c, nil
+}
+
+// abandoned is a delivery whose lease has expired, as it was before it was claimed again.
+type abandoned struct {
+	d         queue.Delivery
+	history   string
+	startedAt int64
+	node      string
+	attempts  int
+}
+
+// abandoned notes how the last attempts ended, and fails what has none left.
+func (t *tx) abandoned(s *Store, expired []abandoned) error {
 	for _, o := range expired {
 		var history []queue.Attempt
 		if err := fromJSON(o.history, &history); err != nil {
-			return c, err
+			return err
 		}
 		a := queue.Attempt{
 			Generation: o.d.Generation, Attempt: o.attempts, Node: o.node, StartedAt: at(o.startedAt), FinishedAt: at(t.now),
@@ -106,17 +127,14 @@ func (t *tx) claim(s *Store, node string, n int) (c claimed, err error) {
 		}
 		kept := toJSON(queue.AppendAttempt(history, a))
 		if o.attempts < s.MaxAttempts {
-			_, err = t.exec(`UPDATE deliveries SET history = $2 WHERE seq = $1`, o.d.Seq, kept)
+			t.last(`UPDATE deliveries SET history = $2 WHERE seq = $1`, o.d.Seq, kept)
 		} else {
 			t.tally("delivery:failed", 1)
-			_, err = t.exec(`UPDATE deliveries SET state = 'failed', attempts = attempts - 1, due_at = NULL, finished_at = $2, history = $3, last_error = $4, node = $5, started_at = $6 WHERE seq = $1`,
+			t.last(`UPDATE deliveries SET state = 'failed', attempts = attempts - 1, due_at = NULL, finished_at = $2, history = $3, last_error = $4, node = $5, started_at = $6 WHERE seq = $1`,
 				o.d.Seq, t.now, kept, a.Error, o.node, o.startedAt)
 		}
-		if err != nil {
-			return c, err
-		}
 	}
-	return c, nil
+	return nil
 }
 
 // sort brings the claims in the order of receipt, which an UPDATE does not keep.

@@ -79,8 +79,8 @@ func (s *Store) enqueue(ctx context.Context, ops []*op[arrival, queue.EnqueueRes
 		c.add(&o.in)
 	}
 	var b pgx.Batch
-	if s.flush != "" {
-		b.Queue(`SELECT set_config('synchronous_commit', 'on', true)`)
+	if s.flush {
+		b.Queue(flushing)
 	}
 	kept := make(map[key]bool, len(first))
 	b.Queue(insertDeliveries, c.args()...).Query(func(rows pgx.Rows) error {

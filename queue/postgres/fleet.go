@@ -103,7 +103,7 @@ func (s *Store) Counts(ctx context.Context) (c queue.Counts, err error) {
 			return err
 		})
 	}
-	one(`SELECT received_at FROM deliveries WHERE finished_at IS NULL AND (due_at <= `+clock+` OR state = 'processing') ORDER BY seq LIMIT 1`, &c.OldestPending)
+	one(`SELECT received_at FROM deliveries WHERE finished_at IS NULL AND (due_at <= `+clock+` OR state = 'processing') ORDER BY seq + 0 LIMIT 1`, &c.OldestPending)
 	one(`SELECT COALESCE(MIN(due_at), 0) FROM deliveries WHERE finished_at IS NULL AND due_at <= `+clock, &c.OldestClaimable)
 	one(`SELECT COALESCE(MIN(deadline_at - uncertain_after), 0) FROM runs WHERE state = 'uncertain'`, &c.OldestUncertain)
 	one(`SELECT finished_at FROM deliveries WHERE dead ORDER BY seq LIMIT 1`, &c.OldestDead)

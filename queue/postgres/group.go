@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -16,8 +17,11 @@ const (
 // batchTimeout bounds the commit of a batch, whose members have ends of their own.
 const batchTimeout = 4 * time.Second
 
-// group commits together what waits together: while one commit flushes, the next batch gathers.
-// There is no timer, a lone member goes at once.
+// committers is how many batches are under way at once: while one flushes, the server works on
+// the next, and the one after that gathers.
+const committers = 2
+
+// group commits together what waits together. There is no timer, a lone member goes at once.
 type group[In, Out any] struct {
 	store *Store
 	ops   chan *op[In, Out]
@@ -72,6 +76,14 @@ func (g *group[In, Out]) do(ctx context.Context, in In) (out Out, settled bool, 
 // run commits batches until the store is closed; what was handed in before is still written.
 func (g *group[In, Out]) run() {
 	defer close(g.stopped)
+	var all sync.WaitGroup
+	for range committers {
+		all.Go(g.commitAll)
+	}
+	all.Wait()
+}
+
+func (g *group[In, Out]) commitAll() {
 	batch := make([]*op[In, Out], 0, maxBatch)
 	for {
 		batch = batch[:0]

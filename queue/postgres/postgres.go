@@ -58,8 +58,8 @@ type Store struct {
 	pool   *pgxpool.Pool
 	id     string // of this handle, to tell its own notifications from others'
 	log    *slog.Logger
-	// flush begins each transaction where the server's default would not flush a commit.
-	flush string
+	// flush is set where the server's default would not flush a commit: each transaction asks for it.
+	flush bool
 
 	enqueues *group[arrival, queue.EnqueueResult]
 	settles  *group[settling, queue.Settled]
@@ -143,7 +143,7 @@ func (s *Store) begin(ctx context.Context) error {
 		return s.explain("opening", err)
 	}
 	if sync == "off" {
-		s.flush = "SET LOCAL synchronous_commit = on; "
+		s.flush = true
 		s.log.Warn("the server's synchronous_commit is off; this store's transactions turn it on for themselves")
 	}
 	return nil

@@ -45,26 +45,26 @@ func (a *underWay) fields() []any {
 	return []any{&a.seq, &a.token, &a.started, &a.attempts, &a.outages, &a.generation, &a.node, &a.lastError, &a.history, &a.decisions}
 }
 
-// settleMany settles a batch in two round trips and a commit.
+// settleMany settles a batch in two round trips.
 func (s *Store) settleMany(ctx context.Context, ops []*op[settling, queue.Settled]) error {
 	leases := make([]queue.Lease, len(ops))
 	for i, o := range ops {
 		leases[i] = o.in.lease
 	}
 	rows, tokens := unzip(leases)
-	wakes, err := s.once(ctx, func(t *tx) error {
-		held := make(map[int64]underWay, len(ops))
-		err := t.rows(`SELECT `+underWayColumns+` FROM deliveries AS d JOIN unnest($1::bigint[], $2::bigint[]) AS g (seq, token) ON d.seq = g.seq AND d.token = g.token
-			WHERE d.state = 'processing' AND d.due_at > $3 ORDER BY d.seq FOR UPDATE OF d`, []any{rows, tokens, t.now},
-			func(r pgx.Rows) error {
-				var a underWay
-				err := r.Scan(a.fields()...)
-				held[a.seq] = a
-				return err
-			})
-		if err != nil {
+	held := make(map[int64]underWay, len(ops))
+	first := reading{
+		q: `SELECT ` + underWayColumns + ` FROM deliveries AS d JOIN unnest($1::bigint[], $2::bigint[]) AS g (seq, token) ON d.seq = g.seq AND d.token = g.token
+			WHERE d.state = 'processing' AND d.due_at > ` + clock + ` ORDER BY d.seq FOR UPDATE OF d`,
+		args: []any{rows, tokens},
+		scan: func(_ *tx, r pgx.Rows) error {
+			var a underWay
+			err := r.Scan(a.fields()...)
+			held[a.seq] = a
 			return err
-		}
+		},
+	}
+	wakes, err := s.once(ctx, &first, func(t *tx) (err error) {
 		var c changes
 		for _, o := range ops {
 			o.out, o.err = queue.Settled{}, nil
@@ -84,7 +84,8 @@ func (s *Store) settleMany(ctx context.Context, ops []*op[settling, queue.Settle
 				return err
 			}
 		}
-		return t.apply(&c)
+		t.apply(&c)
+		return nil
 	})
 	if wakes {
 		s.woken()
@@ -121,7 +122,8 @@ func (t *tx) settle(s *Store, l queue.Lease, st queue.Settlement) (out queue.Set
 	if out.State, err = t.end(s, a, st, out.Decisions, &c); err != nil {
 		return out, err
 	}
-	return out, t.apply(&c)
+	t.apply(&c)
+	return out, nil
 }
 
 // end adds what a settlement makes of an attempt to c.
@@ -179,17 +181,16 @@ func (c *changes) add(a underWay, state queue.DeliveryState, due, finished int64
 	c.history, c.decisions = append(c.history, a.history), append(c.decisions, a.decisions)
 }
 
-func (t *tx) apply(c *changes) error {
+func (t *tx) apply(c *changes) {
 	if len(c.seq) == 0 {
-		return nil
+		return
 	}
-	_, err := t.exec(`UPDATE deliveries AS d SET state = g.state, attempts = g.attempts, outages = g.outages, due_at = NULLIF(g.due, 0), finished_at = NULLIF(g.finished, 0),
+	t.last(`UPDATE deliveries AS d SET state = g.state, attempts = g.attempts, outages = g.outages, due_at = NULLIF(g.due, 0), finished_at = NULLIF(g.finished, 0),
 			last_error = g.last_error, history = g.history, decisions = g.decisions
 		FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::integer[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[])
 			AS g (seq, state, attempts, outages, due, finished, last_error, history, decisions)
 		WHERE d.seq = g.seq`,
 		c.seq, c.state, c.attempts, c.outages, c.due, c.finished, c.lastError, c.history, c.decisions)
-	return err
 }
 
 // admitAll turns a delivery's matched decisions into runs, in the transaction that makes it done.

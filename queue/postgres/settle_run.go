@@ -145,8 +145,8 @@ func (s *Store) ReleaseRun(ctx context.Context, l queue.Lease) error {
 	})
 }
 
-// abandoned lists by trigger what time alone has moved on.
-const abandoned = `SELECT trigger, id FROM runs WHERE lease_until <= ` + clock + `
+// outOfTime lists by trigger what time alone has moved on.
+const outOfTime = `SELECT trigger, id FROM runs WHERE lease_until <= ` + clock + `
 	UNION SELECT trigger, id FROM runs WHERE deadline_at <= ` + clock + `
 	UNION SELECT trigger, 0 FROM runs WHERE expires_at <= ` + clock + ` AND state = 'waiting' AND tries = 0
 	UNION SELECT trigger, 0 FROM sessions WHERE state = 'sleeping' AND expires_at <= ` + clock + `
@@ -164,7 +164,7 @@ func (s *Store) SweepRuns(ctx context.Context) (n int, err error) {
 	found := map[string][]int64{}
 	var triggers []string
 	alive := false
-	err = s.read(ctx, "reading", abandoned, nil, func(r pgx.Rows) error {
+	err = s.read(ctx, "reading", outOfTime, nil, func(r pgx.Rows) error {
 		var trigger string
 		var id int64
 		err := r.Scan(&trigger, &id)

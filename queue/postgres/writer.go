@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -17,8 +16,8 @@ import (
 )
 
 // clock is the database's time in microseconds when a statement arrived: stable, so that an index
-// can be searched by it.
-const clock = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`
+// can be searched by it, and a subquery, so that it is not computed anew for every row.
+const clock = `(SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint)`
 
 // ago is the database's time less d.
 func ago(d time.Duration) string {
@@ -36,6 +35,7 @@ type tx struct {
 	began   time.Time // this process's time, not later than now
 	wakes   bool      // something may have become claimable
 	tallies map[string]int64
+	final   pgx.Batch // see last
 }
 
 // bounded gives a call an end.
@@ -74,7 +74,7 @@ func get[T any](ctx context.Context, s *Store, fn func(*tx) (T, error)) (T, erro
 
 // transact is write without words and wakes.
 func (s *Store) transact(ctx context.Context, fn func(*tx) error) (wakes bool, err error) {
-	return retried(ctx, s, func() (bool, error) { return s.once(ctx, fn) })
+	return retried(ctx, s, func() (bool, error) { return s.once(ctx, nil, fn) })
 }
 
 // retried repeats what lost a race, and what met a dead connection: the pool's others are then as
@@ -99,51 +99,77 @@ func retried[T any](ctx context.Context, s *Store, call func() (T, error)) (v T,
 	}
 }
 
-func (s *Store) once(ctx context.Context, fn func(*tx) error) (wakes bool, err error) {
+func (s *Store) once(ctx context.Context, first *reading, fn func(*tx) error) (wakes bool, err error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Release() // a connection that is still in a transaction is closed, not reused
 	t := &tx{ctx: ctx, conn: conn, began: time.Now()}
-	if err := t.begin(s.flush); err != nil {
-		return false, err
+	if err = t.begin(s.flush, first); err == nil {
+		err = fn(t)
 	}
-	if err = fn(t); err == nil {
-		err = t.finish()
+	if err == nil {
+		err = t.commit()
 	}
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !conn.Conn().IsClosed() {
 			_, _ = conn.Conn().PgConn().Exec(ctx, "ROLLBACK").ReadAll()
 		}
 		return false, err
 	}
-	return t.wakes, t.commit()
+	return t.wakes, nil
 }
 
-// begin starts the transaction and reads the clock, in one round trip.
-func (t *tx) begin(flush string) error {
-	results, err := t.conn.Conn().PgConn().Exec(t.ctx, "BEGIN ISOLATION LEVEL READ COMMITTED; "+flush+"SELECT "+clock).ReadAll()
-	if err != nil {
-		return err
-	}
-	last := results[len(results)-1]
-	if len(last.Rows) != 1 {
-		return errors.New("reading the database's clock: no answer")
-	}
-	t.now, err = strconv.ParseInt(string(last.Rows[0][0]), 10, 64)
-	return err
+// reading is a transaction's first statement, sent along with its BEGIN.
+type reading struct {
+	plan string // a statement before it, or empty
+	q    string
+	args []any
+	scan func(*tx, pgx.Rows) error
 }
 
+// begin starts the transaction, reads the clock and does the first reading, in one round trip.
+func (t *tx) begin(flush bool, first *reading) error {
+	var b pgx.Batch
+	b.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
+	if flush {
+		b.Queue(flushing)
+	}
+	b.Queue(`SELECT ` + clock).QueryRow(func(r pgx.Row) error { return r.Scan(&t.now) })
+	if first != nil && first.plan != "" {
+		b.Queue(first.plan)
+	}
+	if first != nil {
+		b.Queue(first.q, storable(first.args)...).Query(func(rows pgx.Rows) error {
+			return each(rows, nil, func(r pgx.Rows) error { return first.scan(t, r) })
+		})
+	}
+	return t.conn.SendBatch(t.ctx, &b).Close()
+}
+
+// flushing makes a transaction's commit durable where the server's default does not.
+const flushing = `SELECT set_config('synchronous_commit', 'on', true)`
+
+// last puts a statement off until the commit, with which it is sent.
+func (t *tx) last(q string, args ...any) { t.final.Queue(q, storable(args)...) }
+
+// commit sends what was put off, the sums and the COMMIT, in one round trip.
 func (t *tx) commit() error {
-	results, err := t.conn.Conn().PgConn().Exec(t.ctx, "COMMIT").ReadAll()
-	if err != nil {
+	t.sum()
+	done := false
+	t.final.Queue(`COMMIT`).Exec(func(tag pgconn.CommandTag) error {
+		done = tag.String() == "COMMIT"
+		return nil
+	})
+	err := t.conn.SendBatch(t.ctx, &t.final).Close()
+	switch c := code(err); {
+	case err != nil && (c == "" || strings.HasPrefix(c, "57") || strings.HasPrefix(c, "08")):
 		return &uncommitted{err}
-	}
-	if len(results) != 1 || results[0].CommandTag.String() != "COMMIT" {
+	case err == nil && !done:
 		return errors.New("committing: the server rolled the transaction back")
 	}
-	return nil
+	return err
 }
 
 // lock takes the rows of triggers until the end of the transaction, in the order of their names.
@@ -293,9 +319,9 @@ func (t *tx) tally(word string, n int64) {
 // each other's.
 const writers = 16
 
-// finish writes what a transaction sums up, as its last statement: the rows are locked no longer
-// than the commit takes.
-func (t *tx) finish() error {
+// sum puts the tallies at the transaction's end: their rows are locked no longer than the commit
+// takes.
+func (t *tx) sum() {
 	var words []string
 	for word, n := range t.tallies {
 		if n != 0 {
@@ -303,17 +329,13 @@ func (t *tx) finish() error {
 		}
 	}
 	if len(words) == 0 {
-		return nil
+		return
 	}
 	slices.Sort(words)
 	counts := make([]int64, len(words))
 	for i, word := range words {
 		counts[i] = t.tallies[word]
 	}
-	_, err := t.exec(`INSERT INTO tallies (writer, word, n) SELECT $1, word, n FROM unnest($2::text[], $3::bigint[]) AS g (word, n) ORDER BY word
+	t.last(`INSERT INTO tallies (writer, word, n) SELECT $1, word, n FROM unnest($2::text[], $3::bigint[]) AS g (word, n) ORDER BY word
 		ON CONFLICT (writer, word) DO UPDATE SET n = tallies.n + excluded.n`, strconv.Itoa(rand.IntN(writers)), words, counts)
-	if err != nil {
-		return fmt.Errorf("counting: %w", err)
-	}
-	return nil
 }

@@ -42,7 +42,7 @@ CREATE TABLE deliveries (
 CREATE UNIQUE INDEX deliveries_key ON deliveries (guid, source);
 -- A claim changes no column that an index knows, so that it rewrites no index (a heap-only update):
 -- what is not finished is indexed by what stays, dead letters by a column that follows the state.
-CREATE INDEX deliveries_due ON deliveries (seq) WHERE finished_at IS NULL;
+CREATE INDEX deliveries_due ON deliveries ((seq + 0)) WHERE finished_at IS NULL;
 CREATE INDEX deliveries_failed ON deliveries (seq) WHERE dead;
 CREATE INDEX deliveries_repo ON deliveries (lower(repo), seq);
 CREATE INDEX deliveries_event ON deliveries (event, seq);
