@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +21,9 @@ import (
 // line is a browser's end of an event stream.
 type line struct {
 	http.ResponseWriter
+	deadlines int // the handler's until it has returned
 	mu        sync.Mutex
-	deadlines int
-	broken    bool
+	broken    bool // guarded by mu
 }
 
 func (l *line) Write(p []byte) (int, error) {
@@ -35,7 +36,7 @@ func (l *line) Write(p []byte) (int, error) {
 }
 
 func (l *line) SetWriteDeadline(t time.Time) error {
-	if t.Sub(time.Now()) > 0 {
+	if time.Until(t) > 0 {
 		l.deadlines++
 	}
 	return nil
@@ -225,11 +226,11 @@ func TestSamplerForgets(t *testing.T) {
 // flaky answers while up.
 type flaky struct {
 	api.Operations
-	down bool
+	down atomic.Bool
 }
 
 func (f *flaky) Status(ctx context.Context) (*api.Status, error) {
-	if f.down {
+	if f.down.Load() {
 		return nil, errors.New("connection refused")
 	}
 	return f.Operations.Status(ctx)
@@ -245,9 +246,9 @@ func TestSamplerLeavesAGapWhileTheStoreIsAway(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go w.sampler.Run(ctx) //nolint:errcheck // it has none
 		time.Sleep(41 * time.Second)
-		store.down = true
+		store.down.Store(true)
 		time.Sleep(2 * time.Minute)
-		store.down = false
+		store.down.Store(false)
 		time.Sleep(40 * time.Second)
 		m := regexp.MustCompile(`class="line" d="([^"]*)"`).FindStringSubmatch(w.page("/"))
 		if m == nil || strings.Count(m[1], "M") != 2 || strings.Count(m[1], "L") != 3 {
