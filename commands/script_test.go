@@ -94,7 +94,7 @@ func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, 
 			return os.Mkdir(filepath.Join(e.WorkDir, "state"), 0o700)
 		},
 		Condition: func(cond string) (bool, error) { return cond == kind, nil },
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand},
 	})
 }
 
