@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -179,7 +178,7 @@ func TestATokenThatCannotBeRevoked(t *testing.T) {
 		}
 		logs := w.logs.String()
 		if !strings.Contains(logs, "token was not revoked") || token == "" || strings.Contains(logs, token) {
-			t.Error(fmt.Sprintf("the log: %.300s", logs))
+			t.Errorf("the log: %.300s", logs)
 		}
 	})
 }

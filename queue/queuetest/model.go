@@ -55,7 +55,6 @@ type model struct {
 	paused     map[string]bool
 	seen       map[string]queue.Run // runs as the last step left them
 	reopened   map[string]bool      // runs that this step may lead out of an ended state
-	guids      int
 }
 
 // modelDelivery is what the model knows of a delivery for certain.
