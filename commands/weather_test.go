@@ -14,17 +14,19 @@ import (
 	"github.com/seed-de999ace/preloop/queue"
 )
 
-// askingTriggers have to ask GitHub before they can decide.
+// askingTriggers have to ask GitHub before they can decide. The queue is read seldom, because what
+// matters is whether wakes and breakers make things go on.
 const askingTriggers = `
+queue: { poll: 1m }
 triggers:
-  - { name: triage, on: [issues.opened], permission: write, queue: { size: 2000 }, concurrency: 4, run: { command: ["true"] } }
-  - { name: build, on: [pull_request.opened], paths: ["services/**"], queue: { size: 2000 }, concurrency: 4, run: { command: ["true"] } }
+  - { name: triage, on: [issues.opened], permission: write, queue: { size: 2000 }, concurrency: 100, run: { command: ["true"] } }
+  - { name: build, on: [pull_request.opened], paths: ["services/**"], queue: { size: 2000 }, concurrency: 100, run: { command: ["true"] } }
 `
 
 // asking fills the world with what GitHub is asked about n deliveries, and delivers some of them at
-// once: the apps take turns, issues and pull requests too. Two in three match.
+// once: the apps take turns, issues and pull requests too. One in seven matches.
 func asking(w *weather, n int) (deliver func(from, to int), matches func(d queue.Delivery) bool) {
-	matching := func(i int) bool { return i%3 != 2 }
+	matching := func(i int) bool { return i%7 == 0 }
 	for app := 1; app <= 2; app++ {
 		w.repo(app, func(r *githubfake.Repo) {
 			for i := range n {
@@ -79,9 +81,9 @@ func TestAnHourWithoutGitHubLosesNothing(t *testing.T) {
 		time.Sleep(250 * time.Millisecond) // many are under way
 		w.sky.setFault(outage())
 		fell := w.now()
-		for i := before + burst; i < before+during; i += 10 {
-			deliver(i, i+10)
-			w.pass(time.Hour / (during - burst) * 10)
+		for i := before + burst; i < before+during; i += 20 {
+			deliver(i, i+20)
+			w.pass(time.Hour / (during - burst) * 20)
 			if _, open := w.gate(); open {
 				w.Fatalf("%s after GitHub fell the gate is open", w.now()-fell)
 			}
@@ -123,11 +125,11 @@ func TestAnHourWithoutGitHubLosesNothing(t *testing.T) {
 
 		rose := w.now()
 		w.sky.setFault(nil)
-		for i := before + during; i < n; i += 10 {
-			deliver(i, i+10)
+		for i := before + during; i < n; i += 20 {
+			deliver(i, i+20)
 			w.pass(10 * time.Second)
 		}
-		over := w.passUntil(10*time.Minute, time.Second, "the end of all deliveries", func() bool { return w.counts()[queue.Done] == n })
+		over := w.passUntil(10*time.Minute, 2*time.Second, "the end of all deliveries", func() bool { return w.counts()[queue.Done] == n })
 
 		// The probe came first, both credentials' second, and only then was anything claimed.
 		after := w.sky.between(rose, over)
@@ -149,14 +151,18 @@ func TestAnHourWithoutGitHubLosesNothing(t *testing.T) {
 		}
 		matched := 0
 		for _, d := range w.deliveries() {
-			detail := w.delivery(d.ID)
 			if d.Attempts != 1 {
 				w.Errorf("%s was charged %d attempts", d.ID, d.Attempts)
 			}
-			if want := matches(d); len(detail.Decisions) != 1 || (detail.Decisions[0].Verdict == queue.Matched) != want {
-				w.Errorf("%s: %+v", d.ID, detail.Decisions)
-			} else if want {
+			want := matches(d)
+			if want {
 				matched++
+			}
+			if d.Seq%5 != 0 {
+				continue
+			}
+			if detail := w.delivery(d.ID); len(detail.Decisions) != 1 || (detail.Decisions[0].Verdict == queue.Matched) != want {
+				w.Errorf("%s: %+v", d.ID, detail.Decisions)
 			}
 		}
 		w.pass(10 * time.Second)
@@ -173,7 +179,7 @@ func TestAnHourWithoutGitHubLosesNothing(t *testing.T) {
 }
 
 func TestARateLimitIsOneCredentialsAlone(t *testing.T) {
-	const n = 240
+	const n = 120
 	for name, c := range map[string]struct {
 		lasts   time.Duration
 		limit   func(s *sky, over time.Duration) http.HandlerFunc
@@ -291,7 +297,7 @@ func TestOneResourceThatAlwaysFailsIsChargedInTheEnd(t *testing.T) {
 		})
 		id := w.enqueue(w.event(1, "pull_request", 13, "ann"))
 		var d *queue.DeliveryDetail
-		w.passUntil(time.Hour, 700*time.Millisecond, "the delivery's end", func() bool {
+		w.passUntil(time.Hour, 1900*time.Millisecond, "the delivery's end", func() bool {
 			if _, err := client.App(w.Context()); err != nil { // GitHub is well otherwise: no breaker opens
 				w.Fatal(err)
 			}
