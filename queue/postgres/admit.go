@@ -108,9 +108,11 @@ func (t *tx) dropReason(a queue.Admission, kind queue.RunKind, subject string) (
 		}
 		t.tally("run:dropped", n)
 	}
+	// Counted no further than the answer needs.
 	var held int
-	if err := t.row(`SELECT COUNT(*) FROM runs WHERE trigger = $1 AND (state = 'routing' OR state = 'waiting' AND (expires_at IS NULL OR expires_at > $2)) AND state IN ('waiting', 'running', 'routing', 'uncertain')`,
-		[]any{a.Trigger, t.now}, &held); err != nil {
+	if err := t.row(`SELECT COUNT(*) FROM (SELECT 1 FROM runs WHERE trigger = $1 AND state IN ('waiting', 'running', 'routing', 'uncertain')
+			AND (state = 'routing' OR state = 'waiting' AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3) AS held`,
+		[]any{a.Trigger, t.now, a.QueueSize}, &held); err != nil {
 		return "", err
 	}
 	if held >= a.QueueSize {

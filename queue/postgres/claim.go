@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -25,18 +24,24 @@ type claimed struct {
 // claimDeliveries leases what is due, oldest first, and returns it as it is now with what it was
 // before. Rows that another node is claiming are passed over.
 const claimDeliveries = `WITH picked AS MATERIALIZED (
-		SELECT seq, state, attempts, history, node, started_at FROM deliveries
+		SELECT seq, state, attempts, history, node, started_at, size FROM deliveries
 		WHERE finished_at IS NULL AND due_at <= ` + clock + ` AND NOT ` + outdated + `
 		ORDER BY seq + 0 LIMIT $2 FOR UPDATE SKIP LOCKED
+	), fitting AS (
+		SELECT * FROM (SELECT *, row_number() OVER w AS place, sum(size) OVER w AS total FROM picked WINDOW w AS (ORDER BY seq)) AS summed WHERE place = 1 OR total <= $5
 	)
 	UPDATE deliveries AS d SET state = 'processing', attempts = d.attempts + 1, token = d.token + 1, node = $1, started_at = ` + clock + `, due_at = ` + clock + ` + $3
-	FROM picked AS p LEFT JOIN payloads AS b ON b.seq = p.seq WHERE d.seq = p.seq
-	RETURNING ` + deliveryColumns + `, d.token, p.state, p.attempts, p.history, p.node, COALESCE(p.started_at, 0), COALESCE(b.codec, -1), b.body`
+	FROM fitting AS p LEFT JOIN payloads AS b ON b.seq = p.seq WHERE d.seq = p.seq
+	RETURNING ` + deliveryColumns + `, d.token, p.state, p.attempts, p.history, p.node, COALESCE(p.started_at, 0), COALESCE(b.codec, -1), b.body, (SELECT count(*) FROM picked)`
+
+// maxClaim bounds, in bytes of payload, what one claim takes beyond its first delivery.
+const maxClaim = 32 << 20
 
 // inOrder keeps the planner from gathering and sorting all that is due, which it thinks cheap
 // while its statistics know nothing of a backlog: the index's order costs the same whatever they
-// say. No other index than the partial one has the order of seq + 0.
-const inOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true)`
+// say. No other index than the partial one has the order of seq + 0. What is so discouraged counts
+// as very expensive where it is needed all the same, which must not make the server compile it.
+const inOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)`
 
 // outdated says whether another live node than $1 has loaded a different set of triggers later; a
 // node whose heartbeat is $4 old is not live.
@@ -58,12 +63,18 @@ func (s *Store) ClaimDeliveries(ctx context.Context, node string, n int) ([]queu
 	if err != nil {
 		return nil, err
 	}
-	for i := range c.claims {
-		if c.claims[i].Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err != nil {
-			return nil, fmt.Errorf("reading the payload of %s: %w", c.claims[i].Key(), err)
+	sound := c.claims[:0]
+	for i, claim := range c.claims {
+		if claim.Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err == nil {
+			sound = append(sound, claim)
+			continue
+		}
+		// A damaged row fails alone.
+		if _, err := s.SettleDelivery(ctx, claim.Lease, queue.Settlement{Kind: queue.SettleFail, Error: err.Error()}); err != nil {
+			return sound, nil // its lease will expire; what was claimed with it goes on
 		}
 	}
-	return c.claims, nil
+	return sound, nil
 }
 
 // claim takes two round trips.
@@ -71,18 +82,20 @@ func (s *Store) claim(ctx context.Context, node string, n int) (c claimed, err e
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var expired []abandoned
+	var picked, taken int
 	first := reading{
-		plan: inOrder, q: claimDeliveries, args: []any{node, n, s.Lease.Microseconds(), s.DeadNode.Microseconds()},
+		plan: inOrder, q: claimDeliveries, args: []any{node, n, s.Lease.Microseconds(), s.DeadNode.Microseconds(), int64(maxClaim)},
 		scan: func(t *tx, r pgx.Rows) error {
 			var o abandoned
 			var state string
 			var token int64
 			var p stored
 			var err error
-			o.d, err = scanDelivery(r, &token, &state, &o.attempts, &o.history, &o.node, &o.startedAt, &p.codec, &p.body)
+			o.d, err = scanDelivery(r, &token, &state, &o.attempts, &o.history, &o.node, &o.startedAt, &p.codec, &p.body, &picked)
 			if err != nil {
 				return err
 			}
+			taken++
 			if queue.DeliveryState(state) == queue.Processing {
 				expired = append(expired, o)
 				if o.attempts >= s.MaxAttempts {
@@ -95,11 +108,14 @@ func (s *Store) claim(ctx context.Context, node string, n int) (c claimed, err e
 		},
 	}
 	_, err = retried(ctx, s, func() (bool, error) {
-		c, expired = claimed{}, nil
+		c, expired, picked, taken = claimed{}, nil, 0, 0
 		return s.once(ctx, &first, func(t *tx) error { return t.abandoned(s, expired) })
 	})
 	if err != nil {
 		return claimed{}, s.explain("claiming from", err)
+	}
+	if picked > taken { // there is more than fits into one claim
+		s.wake()
 	}
 	c.sort()
 	return c, nil

@@ -45,10 +45,7 @@ func (s *Store) ClaimRuns(ctx context.Context, node string, rules []queue.Dispat
 		c.claims, c.bodies = append(c.claims, one.claims...), append(c.bodies, one.bodies...)
 		c.soon(one.next)
 	}
-	if err := c.decode(); err != nil {
-		return nil, time.Time{}, err
-	}
-	return c.claims, c.next, nil
+	return c.decode(ctx, s), c.next, nil
 }
 
 // soon keeps the earlier time; zero is none.
@@ -58,13 +55,19 @@ func (c *dispatched) soon(next time.Time) {
 	}
 }
 
-func (c *dispatched) decode() (err error) {
-	for i := range c.claims {
-		if c.claims[i].Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err != nil {
-			return fmt.Errorf("reading the payload of run %s: %w", c.claims[i].ID, err)
+// decode fills in the payloads. A run whose payload is damaged fails alone.
+func (c *dispatched) decode(ctx context.Context, s *Store) []queue.RunClaim {
+	sound := c.claims[:0]
+	for i, claim := range c.claims {
+		var err error
+		if claim.Payload, err = codec.Decode(c.bodies[i].codec, c.bodies[i].body); err == nil {
+			sound = append(sound, claim)
+			continue
 		}
+		// Without an answer the lease expires, and the run is swept.
+		_, _ = s.SettleRun(ctx, claim.Lease, queue.Outcome{State: queue.RunFailed, Reason: queue.ReasonStartFailed, Error: err.Error()})
 	}
-	return nil
+	return sound
 }
 
 // busyTriggers lists the triggers that have something to start or hand over, one look into the

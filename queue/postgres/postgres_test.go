@@ -65,18 +65,23 @@ func with(t testing.TB, server, database string) string {
 	return u.String()
 }
 
-// template is a database whose schema is up to date, from which each test gets a copy.
+// template is a database whose schema is up to date, from which each test gets a copy; copies that
+// are emptied again go to the next test, since creating and dropping one costs a second.
 var template struct {
 	once sync.Once
 	name string
-	mu   sync.Mutex // one copy at a time: the server refuses a second one of the same template
+	mu   sync.Mutex // guards what follows; and one copy at a time: the server refuses a second one of the same template
+	all  []string   // to be dropped at the end
+	free []string
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if template.name != "" {
 		if conn, err := pgx.Connect(context.Background(), os.Getenv("PRELOOP_TEST_POSTGRES")); err == nil {
-			_, _ = conn.Exec(context.Background(), `DROP DATABASE `+template.name+` WITH (FORCE)`)
+			for _, name := range append(template.all, template.name) {
+				_, _ = conn.Exec(context.Background(), `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`)
+			}
 			_ = conn.Close(context.Background())
 		}
 	}
@@ -98,9 +103,31 @@ func newDatabase(t testing.TB) string {
 	})
 	template.mu.Lock()
 	defer template.mu.Unlock()
-	name := create(t, at, " TEMPLATE "+template.name)
-	t.Cleanup(func() { admin(t, at, `DROP DATABASE `+name+` WITH (FORCE)`) })
+	var name string
+	if n := len(template.free); n > 0 {
+		name, template.free = template.free[n-1], template.free[:n-1]
+	} else {
+		name = create(t, at, " TEMPLATE "+template.name)
+		template.all = append(template.all, name)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // who knows what is in it
+		}
+		var q strings.Builder
+		for _, table := range tables {
+			fmt.Fprintf(&q, "DELETE FROM %s;\n", table)
+		}
+		admin(t, with(t, at, name), q.String(), pgx.QueryExecModeSimpleProtocol)
+		template.mu.Lock()
+		defer template.mu.Unlock()
+		template.free = append(template.free, name)
+	})
 	return with(t, at, name)
+}
+
+var tables = []string{
+	"deliveries", "payloads", "runs", "run_outputs", "sessions", "triggers", "pauses", "double_subscriptions", "tallies", "secret_uses", "nodes", "docs", "locks", "repairs",
 }
 
 func create(t testing.TB, at, from string) string {

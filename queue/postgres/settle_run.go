@@ -279,7 +279,7 @@ func (s *Store) ClaimProbes(ctx context.Context, node string, triggers []string,
 		}
 		c.claims, c.bodies = append(c.claims, one.claims...), append(c.bodies, one.bodies...)
 	}
-	return c.claims, c.decode()
+	return c.decode(ctx, s), nil
 }
 
 func (t *tx) claimProbes(s *Store, trigger string, limit int) (c dispatched, err error) {

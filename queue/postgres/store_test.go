@@ -82,6 +82,7 @@ func TestMigrationsAreRacedByNodes(t *testing.T) {
 func TestANewerSchemaIsRefused(t *testing.T) {
 	db := newDatabase(t)
 	admin(t, db, `UPDATE preloop_schema SET version = version + 1`)
+	t.Cleanup(func() { admin(t, db, `UPDATE preloop_schema SET version = version - 1`) })
 	_, err := postgres.Open(t.Context(), db, postgres.Options{Settings: queue.DefaultSettings()})
 	if !errors.Is(err, queue.ErrNewerSchema) {
 		t.Errorf("got %v, want %v", err, queue.ErrNewerSchema)
@@ -347,5 +348,26 @@ func TestAnIdleNodeAsksLittle(t *testing.T) {
 	t.Logf("worker %v, dispatcher %v, heartbeat %v statements: %.2f a second", worker, dispatcher, beat, rate)
 	if rate >= 1 {
 		t.Errorf("an idle node asks %.2f statements a second, want less than one", rate)
+	}
+}
+
+// TestADamagedPayloadFailsAlone claims a row whose payload is no longer what was stored, between
+// two sound ones.
+func TestADamagedPayloadFailsAlone(t *testing.T) {
+	db := newDatabase(t)
+	s := open(t, db, postgres.Options{})
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := s.Enqueue(t.Context(), push(id), payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin(t, db, `UPDATE payloads SET body = '\x00ff' WHERE seq = (SELECT seq FROM deliveries WHERE guid = 'b')`)
+	claims, err := s.ClaimDeliveries(t.Context(), "node", 10)
+	if err != nil || len(claims) != 2 || claims[0].ID != "a" || claims[1].ID != "c" {
+		t.Fatalf("claimed %d, %v; want a and c", len(claims), err)
+	}
+	d, err := s.Delivery(t.Context(), "b")
+	if err != nil || d.State != queue.Failed || d.LastError == "" {
+		t.Errorf("the damaged one: %+v, %v; want a dead letter that says why", d.Delivery, err)
 	}
 }
