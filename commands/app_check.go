@@ -25,7 +25,7 @@ func (c *AppCheckCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	store, err := openForPass(ctx, cfg)
+	store, err := openForPass(ctx, cfg, a.log)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 
 	"github.com/seed-de999ace/preloop/breaker"
 	"github.com/seed-de999ace/preloop/commands/config"
@@ -38,7 +39,7 @@ func (a *app) connect(ctx context.Context) (_ api.Operations, done func(), err e
 		}
 		return &api.Client{URL: cfg.ServerURL, Token: token.Reveal()}, func() {}, nil
 	}
-	store, err := openStore(ctx, cfg, false)
+	store, err := openStore(ctx, cfg, false, a.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,12 +73,12 @@ func names(secrets []config.NamedSecret) []string {
 }
 
 // openStore opens the configured store. serve: this process is a node of it.
-func openStore(ctx context.Context, cfg *config.Config, serve bool) (queue.Store, error) {
+func openStore(ctx context.Context, cfg *config.Config, serve bool, log *slog.Logger) (queue.Store, error) {
 	switch cfg.Store.Kind {
 	case config.SQLite:
 		return sqlite.Open(ctx, cfg.Store.Path, sqlite.Options{Settings: settings(cfg), Serve: serve})
 	default:
-		return postgres.Open(ctx, cfg.Store.URL.Reveal(), postgres.Options{Settings: settings(cfg), ListenURL: cfg.StoreListen.URL.Reveal(), Serve: serve})
+		return postgres.Open(ctx, cfg.Store.URL.Reveal(), postgres.Options{Settings: settings(cfg), ListenURL: cfg.StoreListen.URL.Reveal(), Serve: serve, Node: nodeID(), Log: log})
 	}
 }
 

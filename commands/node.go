@@ -75,7 +75,7 @@ func openNode(ctx context.Context, a *app, cfg *config.Config, components []stri
 	if err != nil {
 		return nil, err
 	}
-	store, err := openStore(ctx, cfg, true)
+	store, err := openStore(ctx, cfg, true, a.log)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (c *PruneCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, cfg, false)
+	store, err := openStore(ctx, cfg, false, a.log)
 	if err != nil {
 		return err
 	}

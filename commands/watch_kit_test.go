@@ -92,7 +92,7 @@ func newWatchWorld(t *testing.T, more string) *watchWorld {
 	}
 	w := &watchWorld{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	w.fake, w.hook = newFakeGitHub()
-	if w.store, err = openStore(t.Context(), cfg, true); err != nil {
+	if w.store, err = openStore(t.Context(), cfg, true, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.store.Close() })

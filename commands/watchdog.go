@@ -41,7 +41,7 @@ func (c *WatchdogCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	store, err := openForPass(ctx, cfg)
+	store, err := openForPass(ctx, cfg, a.log)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"time"
 
@@ -26,13 +27,13 @@ type watchdogStore struct{ queue.Store }
 
 // openForPass opens the store beside a running server, and makes a SQLite file that is not there
 // yet: checking an app is what one does before the first start.
-func openForPass(ctx context.Context, cfg *config.Config) (queue.Store, error) {
+func openForPass(ctx context.Context, cfg *config.Config, log *slog.Logger) (queue.Store, error) {
 	absent := false
 	if cfg.Store.Kind == config.SQLite {
 		_, err := os.Stat(cfg.Store.Path)
 		absent = errors.Is(err, fs.ErrNotExist)
 	}
-	return openStore(ctx, cfg, absent)
+	return openStore(ctx, cfg, absent, log)
 }
 
 // LoadCursor implements watchdog.Store.

@@ -306,7 +306,7 @@ func TestWatchdogOnce(t *testing.T) {
 	fake.ClearFaults()
 
 	dir := filepath.Dir(file)
-	store, err := openStore(t.Context(), mustLoad(t, file), false)
+	store, err := openStore(t.Context(), mustLoad(t, file), false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ hooks:
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := openStore(t.Context(), cfg, true)
+	store, err := openStore(t.Context(), cfg, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

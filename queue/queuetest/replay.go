@@ -20,8 +20,8 @@ var replayTests = []test{
 				settleAll(k)
 				continue
 			}
-			before := k.detail(d.ID)
 			k.pass(time.Minute)
+			before := k.detail(d.ID)
 			got, err := k.store.Replay(k.ctx, d.ID, queue.ReplayOptions{})
 			k.must(err, "replaying")
 			if got.State != queue.Received || got.Attempts != 0 || got.Generation != 1 || got.Seq != before.Seq || !got.FinishedAt.IsZero() {

@@ -11,7 +11,7 @@ var triggerTests = []test{
 		k.pause("deploy")
 		since := k.stats()["deploy"].PausedSince
 		k.near("since then", time.Since(since), time.Second)
-		k.pause("deploy")
+		k.must(k.store.PauseTrigger(k.ctx, "deploy"), "pausing again")
 		other := k.on(k.another(k.t))
 		if got := other.stats()["deploy"].PausedSince; got.IsZero() {
 			k.Errorf("another handle does not see the pause")
