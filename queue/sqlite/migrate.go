@@ -28,12 +28,6 @@ func (w *writer) migrate() error {
 	if have == len(files) {
 		return nil
 	}
-	if have == 0 {
-		// Takes effect only while the file is empty; lets Compact give space back.
-		if _, err := w.conn.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL"); err != nil {
-			return err
-		}
-	}
 	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (s *Store) Compact(ctx context.Context) error {
 			if err := t.row(`PRAGMA freelist_count`, nil, &free); err != nil || free == 0 {
 				return false, err
 			}
-			err = t.rows(`PRAGMA incremental_vacuum(256)`, nil, func(*sql.Rows) error { return nil })
+			_, err = t.exec(`PRAGMA incremental_vacuum(256)`)
 			return free > 256, err
 		})
 		if err != nil || !more {

@@ -138,16 +138,41 @@ func (s *Store) own() error {
 	_ = lock.Truncate(0)
 	_, _ = lock.WriteAt(fmt.Appendf(nil, "pid %d, since %s\n", os.Getpid(), time.Now().UTC().Format(time.RFC3339)), 0)
 	s.lock = lock
-	// Payloads are private: the file is made with its mode before SQLite opens it, and -wal and
-	// -shm follow it.
-	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("creating the store %s: %w", s.path, errors.Unwrap(err))
+	return create(s.path)
+}
+
+// create makes the file if it is not there. Payloads are private: it has its mode before SQLite
+// opens it, and -wal and -shm follow it.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		err = f.Close()
 	}
-	return f.Close()
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("creating the store %s: %w", path, errors.Unwrap(err))
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > 0 {
+		return err
+	}
+	return format(path)
+}
+
+// format tells an empty file what cannot be changed later: that Compact may give space back, and,
+// last, that it is written through a log.
+func format(path string) error {
+	db, err := sql.Open("sqlite", dsn(path, "_busy_timeout=5000"))
+	if err != nil {
+		return err
+	}
+	defer db.Close() //nolint:errcheck // what it was opened for is flushed
+	db.SetMaxOpenConns(1)
+	for _, q := range []string{`PRAGMA auto_vacuum = INCREMENTAL`, `PRAGMA journal_mode = WAL`} {
+		if _, err := db.Exec(q); err != nil {
+			return fmt.Errorf("formatting the store %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // takeOver expires what a dead predecessor held, so that nobody waits for its leases.

@@ -102,7 +102,7 @@ func getBy[T any](ctx context.Context, s *Store, lane chan<- *op, fn func(*tx) (
 // run commits batches until the store is closed. While one commit flushes, the next batch gathers.
 func (s *Store) run(w *writer) {
 	defer close(s.stopped)
-	defer w.conn.Close() //nolint:errcheck // the database is closed next, and reports
+	defer w.close()
 	batch := make([]*op, 0, maxBatch)
 	for {
 		select {
@@ -208,6 +208,15 @@ func (w *writer) transact(ops []*op) (wakes bool, err error) {
 		return false, err
 	}
 	return t.wakes, w.plain("COMMIT")
+}
+
+// close gives the connection back. A statement that stays open would keep SQLite from emptying its
+// log into the file when the database is closed.
+func (w *writer) close() {
+	for _, stmt := range w.stmts {
+		_ = stmt.Close()
+	}
+	_ = w.conn.Close() // the database is closed next, and reports
 }
 
 func (w *writer) plain(q string) error {

@@ -120,7 +120,7 @@ func TestGUID(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		guid := GUID(r)
-		if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(guid) || seen[guid] {
+		if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-1[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(guid) || seen[guid] {
 			t.Fatal(guid)
 		}
 		seen[guid] = true

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 )
 
 // Repo is the repository that every made-up event comes from.
 const Repo = "octo-org/widgets"
 
-// GUID makes a delivery's id. GitHub's are random in their leading digits as well, which is what a
-// unique index has to bear.
+// GUID makes a delivery's id as GitHub does: a UUID of version 1, whose time is the event's. The
+// clock sequence and the node are random, so that events of one moment differ.
 func GUID(r *rand.Rand) string {
-	a, b := r.Uint64(), r.Uint64()
-	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&0xffffffffffff)
+	const since1582 = 0x01b21dd213814000 // of the Unix epoch, in units of 100 ns (RFC 9562, section 5.1)
+	t := uint64(time.Now().UnixNano()/100) + since1582
+	return fmt.Sprintf("%08x-%04x-1%03x-%04x-%012x", uint32(t), uint16(t>>32), t>>48&0xfff, 0x8000|r.Uint64()&0x3fff, r.Uint64()&0xffffffffffff)
 }
 
 // IssueOpened is an `issues` payload of about size bytes about issue number n.
