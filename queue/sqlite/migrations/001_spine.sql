@@ -39,8 +39,9 @@ CREATE TABLE deliveries (
 CREATE UNIQUE INDEX deliveries_key ON deliveries (guid, source);
 CREATE INDEX deliveries_due ON deliveries (seq, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX deliveries_failed ON deliveries (seq) WHERE state = 'failed';
-CREATE INDEX deliveries_repo ON deliveries (repo COLLATE NOCASE, seq);
-CREATE INDEX deliveries_event ON deliveries (event, seq);
+-- Only what is finished: GitHub does not wait for these, and what is not finished is few.
+CREATE INDEX deliveries_repo ON deliveries (repo COLLATE NOCASE, seq) WHERE due_at IS NULL;
+CREATE INDEX deliveries_event ON deliveries (event, seq) WHERE due_at IS NULL;
 CREATE INDEX deliveries_finished ON deliveries (finished_at) WHERE finished_at IS NOT NULL;
 
 CREATE TABLE payloads (
