@@ -5,14 +5,17 @@ package codec
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
+	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
 )
 
 // The codecs. Numbers are kept in stores and never reused.
 const (
 	Raw  = 0
-	Zstd = 1
+	Zstd = 1 // small, for a store behind a network
+	S2   = 2 // quick, for a store that shares its processor with the receiver
 )
 
 // MaxBody bounds what a stored body may expand to: more than any payload that GitHub sends.
@@ -35,14 +38,22 @@ var encoder, decoder = func() (*zstd.Encoder, *zstd.Decoder) {
 	return e, d
 }()
 
-// Encode appends the compressed body to dst and names the codec: Raw where compression gains
-// nothing. It is safe for concurrent use.
-func Encode(dst, body []byte) ([]byte, int) {
-	out := encoder.EncodeAll(body, dst)
-	if len(out)-len(dst) >= len(body) {
-		return append(out[:len(dst)], body...), Raw
+// Encode appends the body to dst, compressed as codec says, and names what it is: Raw where
+// compression gains nothing. It is safe for concurrent use.
+func Encode(dst, body []byte, codec int) ([]byte, int) {
+	n := len(dst)
+	var out []byte
+	switch codec {
+	case S2:
+		dst = slices.Grow(dst, s2.MaxEncodedLen(len(body)))
+		out = dst[:n+len(s2.Encode(dst[n:cap(dst)], body))]
+	default:
+		codec, out = Zstd, encoder.EncodeAll(body, dst)
 	}
-	return out, Zstd
+	if len(out)-n >= len(body) {
+		return append(out[:n], body...), Raw
+	}
+	return out, codec
 }
 
 // Decode returns the body as it was given to Encode. It is safe for concurrent use.
@@ -52,6 +63,19 @@ func Decode(codec int, b []byte) ([]byte, error) {
 		return b, nil
 	case Zstd:
 		body, err := decoder.DecodeAll(b, nil)
+		if err != nil {
+			return nil, fmt.Errorf("decompressing a stored body: %w", err)
+		}
+		return body, nil
+	case S2:
+		n, err := s2.DecodedLen(b)
+		if err == nil && n > MaxBody {
+			err = fmt.Errorf("the decompressed size exceeds %d bytes", MaxBody)
+		}
+		var body []byte
+		if err == nil {
+			body, err = s2.Decode(nil, b)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("decompressing a stored body: %w", err)
 		}

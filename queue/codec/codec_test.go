@@ -15,7 +15,7 @@ func TestRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "repetitive") {
 			body = bytes.Repeat(body, 50)
 		}
-		out, c := Encode(bytes.Clone(prefix), body)
+		out, c := Encode(bytes.Clone(prefix), body, rapid.SampledFrom([]int{Zstd, S2}).Draw(t, "codec"))
 		if !bytes.HasPrefix(out, prefix) {
 			t.Fatal("the destination's content changed")
 		}
@@ -27,15 +27,18 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	bomb, c := Encode(nil, make([]byte, MaxBody+1))
+	zstdBomb, _ := Encode(nil, make([]byte, MaxBody+1), Zstd)
+	s2Bomb, _ := Encode(nil, make([]byte, MaxBody+1), S2)
 	for name, tc := range map[string]struct {
 		codec int
 		body  []byte
 		want  string
 	}{
 		"unknown codec": {9, nil, "unknown codec 9"},
-		"garbage":       {Zstd, []byte("garbage"), "decompressing"},
-		"bomb":          {c, bomb, "exceeds"},
+		"zstd garbage":  {Zstd, []byte("garbage"), "decompressing"},
+		"zstd bomb":     {Zstd, zstdBomb, "exceeds"},
+		"s2 garbage":    {S2, []byte("garbage"), "decompressing"},
+		"s2 bomb":       {S2, s2Bomb, "exceeds"},
 	} {
 		if _, err := Decode(tc.codec, tc.body); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
