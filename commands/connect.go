@@ -43,13 +43,15 @@ func (a *app) connect(ctx context.Context) (_ api.Operations, done func(), err e
 	if err != nil {
 		return nil, nil, err
 	}
-	return local(cfg, store, ""), func() { _ = store.Close() }, nil
+	return local(store, "", func() *config.Config { return cfg }), func() { _ = store.Close() }, nil
 }
 
-func local(cfg *config.Config, store queue.Store, node string) *api.Local {
+// local is the operator's view of a store. node is empty outside a node; current may change with
+// a reload.
+func local(store queue.Store, node string, current func() *config.Config) *api.Local {
 	return &api.Local{
-		Store: store, Version: Version, Node: node, Breaker: breakerSettings(cfg), Host: githubEndpoint(cfg).Host(), Watching: false,
-		Sources: func() []api.SourceInfo { return sourceInfos(cfg) },
+		Store: store, Version: Version, Node: node, Breaker: breakerSettings(current()), Host: githubEndpoint(current()).Host(),
+		Sources: func() []api.SourceInfo { return sourceInfos(current()) },
 	}
 }
 

@@ -58,7 +58,6 @@ func run(ctx context.Context, args []string, s streams) (code int) {
 		kong.Vars{"version": Version},
 		kong.Writers(s.out, s.err),
 		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Help(help),
 		kong.BindTo(ctx, (*context.Context)(nil)),

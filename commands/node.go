@@ -123,8 +123,10 @@ func (n *node) beat(ctx context.Context) error {
 	defer cancel()
 	l := n.current()
 	host, _ := os.Hostname()
+	// A watchdog that is switched off watches nothing: the status goes by what the nodes say.
+	components := slices.DeleteFunc(slices.Clone(n.components), func(c string) bool { return c == "watchdog" && !l.cfg.Watchdog.Enabled })
 	err := n.store.Heartbeat(ctx, queue.Node{
-		ID: n.id, Host: host, PID: os.Getpid(), Version: Version, Components: n.components,
+		ID: n.id, Host: host, PID: os.Getpid(), Version: Version, Components: components,
 		TriggersHash: l.hash, TriggersLoadedAt: l.at, StartedAt: n.started,
 	})
 	if err != nil {
@@ -248,9 +250,14 @@ func (n *node) services() []service {
 		{"reloading", n.reload},
 	}
 	if n.has("worker") {
-		w := n.worker()
-		n.ready.LastClaim = w.LastClaim
-		list = append(list, service{"the worker", w.Run}, service{"the dispatcher", n.dispatcher().Run})
+		w, d := n.worker(), n.dispatcher()
+		n.ready.LastClaim = func() time.Time { // of the two the one that is further behind
+			if at := d.LastClaim(); at.Before(w.LastClaim()) {
+				return at
+			}
+			return w.LastClaim()
+		}
+		list = append(list, service{"the worker", w.Run}, service{"the dispatcher", d.Run})
 	}
 	if n.has("ingress") {
 		list = append(list, service{"recording the uptime", n.recordUptime})

@@ -173,10 +173,7 @@ func (n *node) server(h http.Handler) *http.Server {
 }
 
 func (n *node) operatorHandler() *api.Handler {
-	l := &api.Local{
-		Store: n.store, Version: Version, Node: n.id, Breaker: breakerSettings(n.current().cfg), Host: n.hub.endpoint.Host(), Watching: n.has("watchdog") && n.current().cfg.Watchdog.Enabled,
-		Sources: func() []api.SourceInfo { return sourceInfos(n.current().cfg) },
-	}
+	l := local(n.store, n.id, func() *config.Config { return n.current().cfg })
 	n.metrics = api.NewMetrics(l, n.log)
 	return &api.Handler{Operations: l, Metrics: n.metrics, Token: n.current().cfg.SystemToken.Reveal(), Ready: n.ready, Log: n.log, FinishToken: n.runToken}
 }

@@ -131,7 +131,7 @@ var issuePayload = []byte(`{"action":"opened","issue":{"number":7},"repository":
 // status is the status document as a server of this store answers it.
 func (w *watchWorld) status(ctx context.Context, t *testing.T) *api.Status {
 	t.Helper()
-	s, err := local(w.cfg, w.store, "node").Status(ctx)
+	s, err := local(w.store, "node", func() *config.Config { return w.cfg }).Status(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

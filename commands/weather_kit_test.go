@@ -418,7 +418,7 @@ func (w *weather) run(id string) *queue.RunDetail {
 // status is the document as this node answers it.
 func (w *weather) status() *api.Status {
 	w.Helper()
-	s, err := local(w.current().cfg, w.store, w.id).Status(w.Context())
+	s, err := local(w.store, w.id, func() *config.Config { return w.current().cfg }).Status(w.Context())
 	if err != nil {
 		w.Fatal(err)
 	}

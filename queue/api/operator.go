@@ -30,13 +30,12 @@ type Operations interface {
 
 // Local is Operations on a store.
 type Local struct {
-	Store    queue.Store
-	Version  string
-	Node     string // empty outside a node
-	Sources  func() []SourceInfo
-	Breaker  breaker.Settings
-	Host     string // of GitHub's API, as its breaker is named; empty: whichever the store has
-	Watching bool   // the watchdog is enabled somewhere; a live node with that component says so too
+	Store   queue.Store
+	Version string
+	Node    string // empty outside a node
+	Sources func() []SourceInfo
+	Breaker breaker.Settings
+	Host    string // of GitHub's API, as its breaker is named; empty: whichever the store has
 }
 
 var _ Operations = (*Local)(nil)
@@ -51,7 +50,7 @@ func (l *Local) Status(ctx context.Context) (*Status, error) {
 }
 
 func (l *Local) facts(ctx context.Context) (f facts, err error) {
-	f = facts{now: time.Now(), version: l.Version, node: l.Node, kind: l.Store.Kind(), settings: l.Breaker, host: l.Host, breakers: map[string]breaker.State{}, apps: map[string]AppVerdict{}, watchdog: map[string]WatchdogSource{}, watching: l.Watching}
+	f = facts{now: time.Now(), version: l.Version, node: l.Node, kind: l.Store.Kind(), settings: l.Breaker, host: l.Host, breakers: map[string]breaker.State{}, apps: map[string]AppVerdict{}, watchdog: map[string]WatchdogSource{}}
 	if l.Sources != nil {
 		f.sources = l.Sources()
 	}

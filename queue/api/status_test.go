@@ -140,7 +140,7 @@ func TestEmptyStatus(t *testing.T) {
 // looks at is not.
 func TestForgottenSources(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.local.Watching = true
+		w.beat("node-1", "h", time.Now(), "watchdog")
 		no, at := false, time.Now().UTC()
 		publish := func(key string) {
 			w.publish(DocApp, key, AppVerdict{Source: key, Checked: true, CheckedAt: &at, Healthy: &no})
