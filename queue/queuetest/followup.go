@@ -120,6 +120,37 @@ var followUpTests = []test{
 		}
 		k.started(triage)
 	}},
+	{name: "two that did not happen go on in order, one at a time", do: func(k *kit) {
+		opener := k.event(7)
+		k.startsAs(opener)
+		runs := []queue.Run{k.event(7), k.event(7)}
+		for _, r := range runs {
+			k.settleRun(k.handed(r, opener.ID).Lease, queue.Outcome{State: queue.Uncertain})
+		}
+		for _, p := range k.probes("triage") {
+			_, err := k.store.SettleProbe(k.ctx, p.Lease, queue.ProbeDidNot)
+			k.must(err, "settling")
+		}
+		routing := 0
+		for _, r := range runs {
+			if k.run(r.ID).State == queue.Routing {
+				routing++
+			}
+		}
+		if routing != 1 {
+			k.Errorf("%d of one session are routing", routing)
+		}
+		k.pass(2 * time.Second)
+		for _, r := range runs {
+			h := k.startOne(triage)
+			if h.ID != r.ID || h.State != queue.Routing || h.Attempts != 2 {
+				k.Fatalf("claimed %s, %s, attempt %d; want the second attempt at %s", h.DeliveryID, h.State, h.Attempts, r.DeliveryID)
+			}
+			k.started(triage) // the other waits
+			k.settleRun(h.Lease, queue.Outcome{State: queue.Delivered})
+		}
+		k.started(triage)
+	}},
 	{name: "behind a run that still waits, then handed over once it runs", do: func(k *kit) {
 		busy := k.startsAs(k.event(1))
 		opener := k.event(7)

@@ -248,9 +248,17 @@ func (t *tx) probed(s *Store, h heldRun, a queue.ProbeAnswer) error {
 			return t.resolve(h, queue.RunFailed, queue.ReasonResolved, "the probe says that it did not happen, and no attempt is left")
 		}
 		t.wakes = true
+		// A hand-over blocks its session again, unless another has gone on meanwhile: then it waits
+		// its turn, which comes first by its place.
 		state := queue.Waiting
 		if h.Kind == queue.FollowUp {
-			state = queue.Routing
+			other, err := t.exists(`SELECT 1 FROM runs WHERE trigger = ?1 AND subject_key = ?2 AND follows = 1 AND state = 'routing' LIMIT 1`, h.Trigger, h.subjectKey)
+			if err != nil {
+				return err
+			}
+			if !other {
+				state = queue.Routing
+			}
 		}
 		_, err := t.exec(`UPDATE runs SET state = ?2, reason = '', due_at = ?3, deadline_at = NULL, lease_until = NULL, probes = 0 WHERE id = ?1`,
 			h.id, string(state), t.now+s.Wait(h.Attempts).Microseconds())
