@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-de999ace/preloop/scripts/internal/harness"
@@ -30,6 +31,7 @@ type load struct {
 	cancel context.CancelFunc // of what is being tried
 	ending chan struct{}      // closed: begin no further delivery
 	done   sync.WaitGroup
+	begun  atomic.Int64  // deliveries
 
 	mu   sync.Mutex // over the fields below
 	sent sent
@@ -44,12 +46,12 @@ func startLoad(ctx context.Context, o options, nodes []*harness.Node) *load {
 	l.sent.acknowledged, l.sent.unanswered = map[string]string{}, map[string]string{}
 	pause := time.Duration(float64(o.senders) / o.rate * float64(time.Second))
 	for i := range o.senders {
-		l.done.Go(func() { l.send(ctx, nodes, pause, rand.New(rand.NewPCG(o.seed, uint64(i)+1)), i) })
+		l.done.Go(func() { l.send(ctx, o, nodes, pause, rand.New(rand.NewPCG(o.seed, uint64(i)+1)), i) })
 	}
 	return l
 }
 
-func (l *load) send(ctx context.Context, nodes []*harness.Node, pause time.Duration, r *rand.Rand, number int) {
+func (l *load) send(ctx context.Context, o options, nodes []*harness.Node, pause time.Duration, r *rand.Rand, number int) {
 	senders := make([]*harness.Sender, len(nodes))
 	for i, n := range nodes {
 		senders[i] = harness.NewSender(n.Addr, 10*time.Second)
@@ -65,9 +67,12 @@ func (l *load) send(ctx context.Context, nodes []*harness.Node, pause time.Durat
 			return
 		case <-tick.C:
 		}
+		if l.begun.Add(1) > int64(o.deliveries) && o.deliveries > 0 {
+			return
+		}
 		event, body := "push", []byte(nil)
 		if n%runsEvery == 0 {
-			event, body = "issues", harness.IssueOpened(r, number*1_000_000+n, 8192)
+			event, body = "issues", harness.IssueOpened(r, number*1_000_000+n/runsEvery, 8192)
 		} else {
 			body = harness.Push(r, 8192)
 		}
@@ -111,9 +116,14 @@ func (l *load) note(change func(*sent)) {
 	change(&l.sent)
 }
 
-// stop lets each sender finish its delivery within a time, and ends what is left.
-func (l *load) stop(within time.Duration) (sent, error) {
-	close(l.ending)
+// stop lets each sender finish its delivery, or all that were asked for, and ends what takes too long.
+func (l *load) stop(o options) (sent, error) {
+	within := 30 * time.Second
+	if o.deliveries > 0 {
+		within = o.limit
+	} else {
+		close(l.ending)
+	}
 	timer := time.AfterFunc(within, l.cancel)
 	l.done.Wait()
 	timer.Stop()

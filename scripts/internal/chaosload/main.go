@@ -1,6 +1,7 @@
-// Command chaosload kills preloop again and again while deliveries come in, and then checks the two
-// promises: what was answered 202 is there and done, and nothing ran twice. scripts/chaos builds and
-// starts it.
+// Command chaosload kills preloop, and the server of its store, again and again while deliveries
+// come in, and then checks the promises: what was answered 202 is there and done, nothing ran twice,
+// no trigger ran more at once than it may, and nobody had to help. scripts/chaos builds and starts
+// it.
 package main
 
 import (
@@ -8,11 +9,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -21,16 +20,20 @@ import (
 )
 
 type options struct {
-	binary  string
-	store   string
-	kills   int
-	nodes   int
-	senders int
-	rate    float64
-	limit   time.Duration
-	drain   time.Duration
-	seed    uint64
-	keep    bool
+	binary     string
+	store      string
+	kills      int
+	between    time.Duration
+	restarts   int
+	down       time.Duration
+	nodes      int
+	senders    int
+	deliveries int
+	rate       float64
+	limit      time.Duration
+	drain      time.Duration
+	seed       uint64
+	keep       bool
 }
 
 func main() {
@@ -38,10 +41,14 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "bin/preloop", "the preloop to test")
 	flag.StringVar(&o.store, "store", "", "a store's `URL` (default: a new SQLite file)")
 	flag.IntVar(&o.kills, "kills", 200, "how often a node is killed")
+	flag.DurationVar(&o.between, "between", 600*time.Millisecond, "at most so long from one kill to the next")
+	flag.IntVar(&o.restarts, "restarts", 0, "how often the server that scripts/postgres has started crashes")
+	flag.DurationVar(&o.down, "down", 2*time.Second, "how long it is away")
 	flag.IntVar(&o.nodes, "nodes", 1, "how many nodes share the store; more than one needs Postgres")
 	flag.IntVar(&o.senders, "senders", 8, "connections that send at once")
+	flag.IntVar(&o.deliveries, "deliveries", 0, "how many are sent (default: as many as come until the last kill)")
 	flag.Float64Var(&o.rate, "rate", 300, "deliveries a second of all senders together")
-	flag.DurationVar(&o.limit, "limit", 20*time.Minute, "give up killing after this time")
+	flag.DurationVar(&o.limit, "limit", 20*time.Minute, "give up killing, and sending, after this time")
 	flag.DurationVar(&o.drain, "drain", 5*time.Minute, "time for the rest of the queue after the last kill")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "chooses the moments of the kills")
 	flag.BoolVar(&o.keep, "keep", false, "keep the folder with the store and the logs")
@@ -56,6 +63,9 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (err error) {
+	if o.restarts > 0 && !strings.HasPrefix(o.store, "postgres") {
+		return errors.New("-restarts: only a server can crash by itself; scripts/chaos --postgres starts one")
+	}
 	dir, err := os.MkdirTemp("", "preloop-chaos-")
 	if err != nil {
 		return err
@@ -86,11 +96,15 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 
-	fmt.Printf("%d kills of %d node(s), seed %d\n", o.kills, o.nodes, o.seed)
 	load := startLoad(ctx, o, nodes)
-	ready, killErr := killLoop(ctx, o, nodes)
+	defer load.cancel()
+	if err := load.race(nodes); err != nil {
+		return err
+	}
+	fmt.Printf("%d kills of %d node(s), %d crashes of the store's server, seed %d\n", o.kills, o.nodes, o.restarts, o.seed)
+	went, killErr := disturb(ctx, o, nodes)
 	// Every node is up again, so the senders get the answers that they still wait for.
-	sent, sendErr := load.stop(30 * time.Second)
+	sent, sendErr := load.stop(o)
 	if err := errors.Join(killErr, sendErr); err != nil {
 		return err
 	}
@@ -108,9 +122,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	found.sent = sent
 	report, wrong := verify(found)
-	fmt.Printf("drained in %.1f s; restarts took %v in the middle, %v at most\n", time.Since(began).Seconds(),
-		middle(ready).Round(time.Millisecond), slices.Max(ready).Round(time.Millisecond))
-	fmt.Print(report)
+	fmt.Printf("drained in %.1f s\n%s%s", time.Since(began).Seconds(), went, report)
 	for _, n := range nodes {
 		stopping, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -121,111 +133,6 @@ func run(ctx context.Context, o options) (err error) {
 	if len(wrong) > 0 {
 		return fmt.Errorf("%d promises broken:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 50)], "\n"))
 	}
-	fmt.Println("nothing acknowledged was lost, nothing ran twice")
+	fmt.Println("nothing acknowledged was lost, nothing ran twice, no trigger ran more at once than it may")
 	return nil
-}
-
-// killLoop kills a node at a random moment and starts it again, and says how long each was getting
-// ready. Some kills hit a node that is only just starting.
-func killLoop(ctx context.Context, o options, nodes []*harness.Node) (ready []time.Duration, err error) {
-	r := rand.New(rand.NewPCG(o.seed, 0))
-	end := time.Now().Add(o.limit)
-	for kill := 1; kill <= o.kills; kill++ {
-		if time.Now().After(end) {
-			return nil, fmt.Errorf("out of time after %d kills", kill-1)
-		}
-		if !sleep(ctx, 20*time.Millisecond+upTo(r, 600*time.Millisecond)) {
-			return nil, ctx.Err()
-		}
-		node := nodes[r.IntN(len(nodes))]
-		if err := node.Kill(); err != nil {
-			return nil, err
-		}
-		if err := node.Start(); err != nil {
-			return nil, err
-		}
-		if r.IntN(8) == 0 {
-			if !sleep(ctx, upTo(r, 100*time.Millisecond)) {
-				return nil, ctx.Err()
-			}
-			continue // the next kill may find it starting
-		}
-		took, err := waitReady(ctx, node)
-		if err != nil {
-			return nil, fmt.Errorf("after kill %d: %w", kill, err)
-		}
-		ready = append(ready, took)
-		if kill%20 == 0 {
-			fmt.Printf("  %d kills\n", kill)
-		}
-	}
-	for _, n := range nodes {
-		took, err := waitReady(ctx, n)
-		if err != nil {
-			return nil, err
-		}
-		ready = append(ready, took)
-	}
-	return ready, nil
-}
-
-func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
-
-func makeNodes(o options, dir, effects string) ([]*harness.Node, error) {
-	nodes := make([]*harness.Node, o.nodes)
-	for i := range nodes {
-		addr, err := harness.FreeAddr()
-		if err != nil {
-			return nil, err
-		}
-		nodes[i] = &harness.Node{
-			Binary: o.binary, Dir: filepath.Join(dir, fmt.Sprintf("node%d", i)), Addr: addr, Store: o.store,
-			Config: configuration(effects),
-		}
-	}
-	return nodes, nil
-}
-
-// configuration has one trigger, whose command leaves a line in a file that no kill can take back,
-// then takes long enough to be killed itself. Leases are short, as a node that shares its store
-// waits for those of the dead one; nothing is ever dropped.
-func configuration(effects string) string {
-	return `queue: { lease: 3s, renew: 1s, poll: 1s }
-triggers:
-  - name: effect
-    on: [issues.opened]
-    concurrency: 8
-    queue: { size: 1000000, wait: 24h }
-    run:
-      command: [sh, -c, 'echo "$PRELOOP_RUN_ID $PRELOOP_DELIVERY_ID" >>"$0"; sleep 0.03', ` + effects + `]
-      timeout: 1m`
-}
-
-func start(ctx context.Context, n *harness.Node) error {
-	if err := n.Start(); err != nil {
-		return err
-	}
-	_, err := waitReady(ctx, n)
-	return err
-}
-
-func waitReady(ctx context.Context, n *harness.Node) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	return n.Ready(ctx)
-}
-
-// sleep reports whether the whole time passed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-func middle(all []time.Duration) time.Duration {
-	all = slices.Sorted(slices.Values(all))
-	return all[len(all)/2]
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/seed-de999ace/preloop/scripts/internal/harness"
@@ -19,8 +21,12 @@ type observed struct {
 	effects    []effect
 }
 
-// effect is a line that a run's command has left behind.
-type effect struct{ run, delivery string }
+// effect is a line that a run's command has left behind: when it began, and when it ended. The file
+// has them in the order in which they happened.
+type effect struct {
+	begins                 bool
+	trigger, run, delivery string
+}
 
 func observe(ctx context.Context, operator *harness.Operator, file string) (o observed, err error) {
 	if o.deliveries, err = operator.Deliveries(ctx); err != nil {
@@ -41,10 +47,10 @@ func readEffects(file string) ([]effect, error) {
 	var all []effect
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		if len(fields) != 2 {
+		if len(fields) != 4 || fields[0] != "+" && fields[0] != "-" {
 			return nil, fmt.Errorf("reading the effects: a line %q", line)
 		}
-		all = append(all, effect{fields[0], fields[1]})
+		all = append(all, effect{fields[0] == "+", fields[1], fields[2], fields[3]})
 	}
 	return all, nil
 }
@@ -55,7 +61,8 @@ func readEffects(file string) ([]effect, error) {
 //   - an acknowledged delivery is there once and is done; nothing is there that was never sent;
 //   - a delivery that matches has one run, another none;
 //   - a run's command ran at most once; if the run says that it succeeded, exactly once. A run whose
-//     node was killed under it is uncertain and is not run again.
+//     node was killed under it is uncertain and is not run again;
+//   - by the commands' own lines, no trigger ever ran more at once than it may.
 func verify(o observed) (report string, wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 
@@ -83,9 +90,17 @@ func verify(o observed) (report string, wrong []string) {
 	}
 
 	ran, of := map[string]int{}, map[string]int{}
+	peaks, began, ended := together(o.effects)
+	for trigger, peak := range peaks {
+		if peak > caps[trigger] {
+			fail("trigger %s ran %d times at once, and may %d", trigger, peak, caps[trigger])
+		}
+	}
 	for _, e := range o.effects {
-		ran[e.run]++
-		of[e.delivery]++
+		if e.begins {
+			ran[e.run]++
+			of[e.delivery]++
+		}
 	}
 	for guid, n := range of {
 		if n > 1 {
@@ -122,7 +137,40 @@ func verify(o observed) (report string, wrong []string) {
 
 	report = fmt.Sprintf("acknowledged %d deliveries, %d requests failed, %d answers had been lost and came again as duplicates, %d never answered\n",
 		len(o.sent.acknowledged), o.sent.failures, o.sent.duplicates, len(o.sent.unanswered))
-	report += fmt.Sprintf("stored %d; runs: %d succeeded, %d uncertain (killed under way); %d effects\n",
-		len(o.deliveries), states["succeeded"], states["uncertain"], len(o.effects))
+	report += fmt.Sprintf("stored %d; runs: %d succeeded, %d uncertain (killed under way); %d commands began, %d of them ended\n",
+		len(o.deliveries), states["succeeded"], states["uncertain"], began, ended)
+	for _, trigger := range slices.Sorted(maps.Keys(peaks)) {
+		report += fmt.Sprintf("trigger %s: %d at once at most, may %d\n", trigger, peaks[trigger], caps[trigger])
+	}
 	return report, wrong
+}
+
+// together counts how many commands of each trigger were between their two lines at once. The file's
+// order is the order in which they were written, whatever the clocks of the nodes say. A command that
+// was killed has no second line, and nobody knows its end: it counts at its beginning alone.
+func together(effects []effect) (peaks map[string]int, began, ended int) {
+	ends := map[string]int{} // by run, of which no beginning has been seen
+	for _, e := range effects {
+		if !e.begins {
+			ends[e.run]++
+		}
+	}
+	peaks = map[string]int{}
+	now := map[string]int{}
+	for _, e := range effects {
+		if !e.begins {
+			ended++
+			now[e.trigger]--
+			continue
+		}
+		began++
+		now[e.trigger]++
+		peaks[e.trigger] = max(peaks[e.trigger], now[e.trigger])
+		if ends[e.run] == 0 {
+			now[e.trigger]--
+			continue
+		}
+		ends[e.run]--
+	}
+	return peaks, began, ended
 }
