@@ -50,9 +50,12 @@ func (s *Set) due(now time.Time) (keys []string) {
 // sleep waits until the store has to be read again, a probe becomes due, or a breaker changes.
 func (s *Set) sleep(ctx context.Context) {
 	now := time.Now()
-	wait := s.reload
+	wait := quietReload * s.reload
 	s.mu.Lock()
 	for _, e := range s.entries {
+		if e.dirty || e.state.Open || e.state.Failures > 0 {
+			wait = min(wait, s.reload)
+		}
 		if at, ok := e.state.Due(now, s.settings); ok && at.After(now) {
 			wait = min(wait, at.Sub(now))
 		}

@@ -30,7 +30,7 @@ type Options struct {
 	Host     string        // the API's host name, with a port where it has one
 	Store    Store         // nil: this process alone
 	Node     string        // names this node as the owner of probes
-	Reload   time.Duration // how often Run reads the store; 3 s unless given
+	Reload   time.Duration // how often Run reads the store while not all is well; 3 s unless given
 	Log      *slog.Logger  // nil: silent
 }
 

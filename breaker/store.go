@@ -25,6 +25,9 @@ const (
 	storeTimeout  = 2 * time.Second // one exchange with the store
 	swapAttempts  = 8               // lost races with other nodes before this node goes on locally
 	reloadDefault = 3 * time.Second
+	// quietReload is how many times longer Run rests while every breaker is closed and unharmed: a call
+	// reads what is older before it begins.
+	quietReload = 5
 )
 
 // Refresh reads what other nodes have published, and publishes what this node could not while the
@@ -67,6 +70,9 @@ func (s *Set) reconcile(rows map[string]Versioned) (unpublished []string) {
 		e := s.entry(key)
 		ahead := e.dirty && e.state.Generation > row.State.Generation
 		if !ahead && row.Version >= e.version {
+			if row.State.Open && !e.state.Open {
+				s.poke() // Run may be resting
+			}
 			e.state, e.dirty = row.State, false
 		}
 		e.version = row.Version

@@ -82,7 +82,7 @@ func openNode(ctx context.Context, a *app, cfg *config.Config, components []stri
 	n := &node{
 		id: nodeID(), started: time.Now(), store: store, app: a, components: components,
 		log:   a.log.With("node", nodeID()),
-		ready: &api.Readiness{StoreLost: 3 * heartbeatEvery, Stalled: 3 * cfg.Queue.Lease},
+		ready: &api.Readiness{StoreLost: storeLost, Stalled: 3 * cfg.Queue.Lease},
 	}
 	n.loaded.Store(l)
 	if n.tempDir, err = runDir(cfg); err != nil {
@@ -115,11 +115,16 @@ func (n *node) close() error {
 }
 
 // heartbeatEvery is how often a node writes its row, which is also how it learns that the store is
-// away: readiness must notice within 10 s.
-const heartbeatEvery = 3 * time.Second
+// away: readiness must notice within 10 s, which a beat that begins just before its time and then
+// hangs still does.
+const (
+	heartbeatEvery   = 5 * time.Second
+	heartbeatTimeout = 4 * time.Second
+	storeLost        = 10 * time.Second
+)
 
 func (n *node) beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*heartbeatEvery)
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	l := n.current()
 	host, _ := os.Hostname()

@@ -66,7 +66,7 @@ func (n *node) serve(ctx context.Context, c *ServeCmd) error {
 		n.finishBase = "http://" + operator.Addr().String()
 	}
 	handler := n.operatorHandler()
-	sampler := dashboard.NewSampler(handler.Operations, n.log)
+	sampler := dashboard.NewSampler(n.store, n.log)
 	pages := dashboard.New(dashboard.Config{Operations: handler.Operations, Token: handler.Token, Sampler: sampler, Log: n.log})
 	list := append(n.services(), service{"sampling the queue", sampler.Run})
 

@@ -102,8 +102,8 @@ type uptime struct {
 }
 
 const (
-	uptimeEvery = 10 * time.Second
-	uptimeGap   = 3 * uptimeEvery // a longer silence was a downtime
+	uptimeEvery = 15 * time.Second
+	uptimeGap   = 2 * uptimeEvery // a longer silence was a downtime
 	maxDowns    = 200
 )
 
@@ -131,32 +131,57 @@ func (s watchdogStore) Downtime(ctx context.Context) ([]watchdog.Span, error) {
 // recordUptime notes that this node takes deliveries, until ctx ends. Nodes of one store share the
 // record, so that it says when none of them did.
 func (n *node) recordUptime(ctx context.Context) error {
+	var r uptimeRecord
 	for {
-		if err := n.wasUp(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := n.wasUp(ctx, &r, time.Now()); err != nil && ctx.Err() == nil {
 			n.log.Debug("this node's uptime was not recorded", "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = n.wasUp(last, time.Now()) // else the downtime begins a few seconds early
+			_ = n.wasUp(last, &r, time.Now()) // else the downtime begins a few seconds early
 			return nil
 		case <-time.After(uptimeEvery):
 		}
 	}
 }
 
-func (n *node) wasUp(ctx context.Context, now time.Time) error {
-	var u uptime
-	version, err := loadDoc(ctx, n.store, docUptime, "ingress", &u)
-	if err != nil {
-		return err
+// uptimeRecord is the shared record as this node last saw it.
+type uptimeRecord struct {
+	uptime
+	version int64
+	known   bool
+}
+
+// wasUp adds to what this node knows of the record. It reads it first where it knows nothing, or
+// another node has written since.
+func (n *node) wasUp(ctx context.Context, r *uptimeRecord, now time.Time) error {
+	for range 2 {
+		if !r.known {
+			var u uptime
+			version, err := loadDoc(ctx, n.store, docUptime, "ingress", &u)
+			if err != nil {
+				return err
+			}
+			*r = uptimeRecord{u, version, true}
+		}
+		next := r.at(now)
+		body, err := json.Marshal(next)
+		if err != nil {
+			return err
+		}
+		r.known = false // until the store says that it was so
+		swapped, err := n.store.SwapDoc(ctx, docUptime, "ingress", r.version, body)
+		if err != nil {
+			return err
+		}
+		if swapped {
+			*r = uptimeRecord{next, r.version + 1, true}
+			return nil
+		}
 	}
-	body, err := json.Marshal(u.at(now))
-	if err == nil {
-		_, err = n.store.SwapDoc(ctx, docUptime, "ingress", version, body) // else another node has just done it
-	}
-	return err
+	return nil // another node has just done it
 }
 
 // loadDoc reads one document into v and returns its version, 0 where there is none.

@@ -208,7 +208,7 @@ func TestWatchdogService(t *testing.T) {
 		}
 		<-done
 		time.Sleep(time.Hour) // the server is away
-		if err := n.wasUp(t.Context(), time.Now()); err != nil {
+		if err := n.wasUp(t.Context(), &uptimeRecord{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if r := w.pass(t, "a"); r.Err != nil || r.Blind < time.Hour || r.Blind > time.Hour+15*time.Minute {
@@ -372,6 +372,36 @@ func TestWatchdogWatchesHooks(t *testing.T) {
 		s := w.status(t.Context(), t)
 		if s.Watchdog.LastError == nil || s.Watchdog.LastSuccessAt != nil {
 			t.Errorf("one source's failure hides behind another: %+v", s.Watchdog)
+		}
+	})
+}
+
+// TestUptimeIsShared has two nodes write the record in turns, each from what it knew before.
+func TestUptimeIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchWorld(t, "")
+		n := &node{store: w.store}
+		var a, b uptimeRecord
+		began := time.Now()
+		var writes []int64
+		for _, r := range []*uptimeRecord{&a, &b, &a, &a, &b} {
+			time.Sleep(uptimeEvery)
+			if err := n.wasUp(t.Context(), r, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			writes = append(writes, r.version)
+		}
+		var u uptime
+		version, err := loadDoc(t.Context(), w.store, docUptime, "ingress", &u)
+		if err != nil || version != 5 || !slices.Equal(writes, []int64{1, 2, 3, 4, 5}) || len(u.Down) != 0 || !u.LastUp.Equal(began.Add(5*uptimeEvery)) {
+			t.Errorf("version %d after %v, %+v, %v; want 5 writes and no downtime", version, writes, u, err)
+		}
+		time.Sleep(time.Hour)
+		if err := n.wasUp(t.Context(), &a, time.Now()); err != nil { // it knows the fourth
+			t.Fatal(err)
+		}
+		if len(a.Down) != 1 || a.Down[0].To.Sub(a.Down[0].From) != time.Hour {
+			t.Errorf("down %v, want the hour alone", a.Down)
 		}
 	})
 }

@@ -71,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, store: store, logs: &syncBuffer{}}
 	log := newLog(w.logs)
 	w.local = &api.Local{Store: store, Version: "test", Node: "node-1"}
-	w.sampler = dashboard.NewSampler(w.local, log)
+	w.sampler = dashboard.NewSampler(w.local.Store, log)
 	w.pages = dashboard.New(dashboard.Config{Operations: w.local, Token: systemToken, Sampler: w.sampler, Log: log})
 	t.Cleanup(w.pages.Close)
 	return w

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-de999ace/preloop/queue/api"
+	"github.com/seed-de999ace/preloop/queue"
 )
 
 const (
@@ -23,19 +23,24 @@ type sample struct {
 	settled int           // deliveries retained as done or failed
 }
 
+// Counter is what a Sampler asks of a store.
+type Counter interface {
+	Counts(ctx context.Context) (queue.Counts, error)
+}
+
 // Sampler remembers the queue's numbers over the last hours, in memory. It is safe for concurrent
 // use.
 type Sampler struct {
-	operations api.Operations
-	log        *slog.Logger
+	store Counter
+	log   *slog.Logger
 
 	mu   sync.Mutex // guards ring, oldest first
 	ring []sample
 }
 
 // NewSampler makes a sampler; Run fills it.
-func NewSampler(o api.Operations, log *slog.Logger) *Sampler {
-	return &Sampler{operations: o, log: log}
+func NewSampler(store Counter, log *slog.Logger) *Sampler {
+	return &Sampler{store: store, log: log}
 }
 
 // Run samples until ctx ends. A store that does not answer leaves a gap.
@@ -55,14 +60,14 @@ func (s *Sampler) Run(ctx context.Context) error {
 func (s *Sampler) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sampleEvery)
 	defer cancel()
-	st, err := s.operations.Status(ctx)
+	c, err := s.store.Counts(ctx)
 	if err != nil {
 		return err
 	}
-	q := st.Queue
-	now := sample{at: time.Now(), depth: q.Received + q.Processing, settled: q.Done + q.DeadLetters}
-	if q.OldestPendingAgeSecond != nil {
-		now.oldest = time.Duration(*q.OldestPendingAgeSecond) * time.Second
+	n := c.Deliveries
+	now := sample{at: time.Now(), depth: n[queue.Received] + n[queue.Processing], settled: n[queue.Done] + n[queue.Failed]}
+	if !c.OldestPending.IsZero() {
+		now.oldest = max(0, now.at.Sub(c.OldestPending))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

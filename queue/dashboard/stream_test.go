@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-de999ace/preloop/queue/api"
+	"github.com/seed-de999ace/preloop/queue"
 	"github.com/seed-de999ace/preloop/queue/dashboard"
 )
 
@@ -204,9 +204,9 @@ func TestSamplerDrawsTheLastHours(t *testing.T) {
 }
 
 // still is a store in which nothing happens.
-type still struct{ api.Operations }
+type still struct{}
 
-func (still) Status(context.Context) (*api.Status, error) { return &api.Status{}, nil }
+func (still) Counts(context.Context) (queue.Counts, error) { return queue.Counts{}, nil }
 
 func TestSamplerForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -225,21 +225,21 @@ func TestSamplerForgets(t *testing.T) {
 
 // flaky answers while up.
 type flaky struct {
-	api.Operations
+	dashboard.Counter
 	down atomic.Bool
 }
 
-func (f *flaky) Status(ctx context.Context) (*api.Status, error) {
+func (f *flaky) Counts(ctx context.Context) (queue.Counts, error) {
 	if f.down.Load() {
-		return nil, errors.New("connection refused")
+		return queue.Counts{}, errors.New("connection refused")
 	}
-	return f.Operations.Status(ctx)
+	return f.Counter.Counts(ctx)
 }
 
 func TestSamplerLeavesAGapWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		store := &flaky{Operations: w.local}
+		store := &flaky{Counter: w.local.Store}
 		w.sampler = dashboard.NewSampler(store, discard)
 		w.pages = dashboard.New(dashboard.Config{Operations: w.local, Token: systemToken, Sampler: w.sampler, Log: discard})
 		w.login()

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -51,62 +52,49 @@ func (s *Store) Nodes(ctx context.Context) (nodes []queue.Node, err error) {
 	return nodes, err
 }
 
+// countAll is what Counts counts, in one statement: what is read, under which word, how many.
+const countAll = `SELECT 'delivery', state, COUNT(*), 0 FROM deliveries WHERE finished_at IS NULL GROUP BY state
+	UNION ALL SELECT 'run', state, COUNT(*), 0 FROM runs WHERE state IN ('waiting', 'running', 'routing', 'uncertain') GROUP BY state
+	UNION ALL SELECT 'ended', word, SUM(n)::bigint, 0 FROM tallies GROUP BY word
+	UNION ALL SELECT 'dropped', reason, COUNT(*), COUNT(*) FILTER (WHERE finished_at > %s) FROM runs WHERE state = 'dropped' AND finished_at > %s GROUP BY reason
+	UNION ALL (SELECT 'pending', '', received_at, 0 FROM deliveries WHERE finished_at IS NULL AND (due_at <= ` + clock + ` OR state = 'processing') ORDER BY seq + 0 LIMIT 1)
+	UNION ALL SELECT 'claimable', '', COALESCE(MIN(due_at), 0), 0 FROM deliveries WHERE finished_at IS NULL AND due_at <= ` + clock + `
+	UNION ALL SELECT 'uncertain', '', COALESCE(MIN(deadline_at - uncertain_after), 0), 0 FROM runs WHERE state = 'uncertain'
+	UNION ALL (SELECT 'dead', '', finished_at, 0 FROM deliveries WHERE dead ORDER BY seq LIMIT 1)`
+
 // Counts implements queue.Fleet.
 func (s *Store) Counts(ctx context.Context) (c queue.Counts, err error) {
 	c = queue.Counts{Deliveries: map[queue.DeliveryState]int{}, Runs: map[queue.RunState]int{}, Dropped24h: map[string]int{}, Dropped1h: map[string]int{}}
-	read := func(q string, args []any, scan func(pgx.Rows) error) {
-		if err == nil {
-			err = s.read(ctx, "counting in", q, args, scan)
-		}
-	}
-	read(`SELECT state, COUNT(*) FROM deliveries WHERE finished_at IS NULL GROUP BY state`, nil, func(r pgx.Rows) error {
-		var state string
-		var n int
-		err := r.Scan(&state, &n)
-		c.Deliveries[queue.DeliveryState(state)] = n
-		return err
-	})
-	read(`SELECT state, COUNT(*) FROM runs WHERE state IN ('waiting', 'running', 'routing', 'uncertain') GROUP BY state`, nil, func(r pgx.Rows) error {
-		var state string
-		var n int
-		err := r.Scan(&state, &n)
-		c.Runs[queue.RunState(state)] = n
-		return err
-	})
-	read(`SELECT word, SUM(n)::bigint FROM tallies GROUP BY word`, nil, func(r pgx.Rows) error {
-		var word string
-		var n int
-		err := r.Scan(&word, &n)
-		if state, ok := strings.CutPrefix(word, "delivery:"); ok {
-			c.Deliveries[queue.DeliveryState(state)] = n
-		} else if state, ok := strings.CutPrefix(word, "run:"); ok {
-			c.Runs[queue.RunState(state)] = n
-		}
-		return err
-	})
-	read(`SELECT reason, COUNT(*), COUNT(*) FILTER (WHERE finished_at > `+ago(time.Hour)+`) FROM runs WHERE state = 'dropped' AND finished_at > `+ago(24*time.Hour)+` GROUP BY reason`,
-		nil, func(r pgx.Rows) error {
-			var reason string
-			var day, hour int
-			err := r.Scan(&reason, &day, &hour)
-			c.Dropped24h[reason] = day
-			if hour > 0 {
-				c.Dropped1h[reason] = hour
+	err = s.read(ctx, "counting in", fmt.Sprintf(countAll, ago(time.Hour), ago(24*time.Hour)), nil, func(r pgx.Rows) error {
+		var what, word string
+		var n, lately int64
+		err := r.Scan(&what, &word, &n, &lately)
+		switch what {
+		case "delivery":
+			c.Deliveries[queue.DeliveryState(word)] = int(n)
+		case "run":
+			c.Runs[queue.RunState(word)] = int(n)
+		case "ended":
+			if state, ok := strings.CutPrefix(word, "delivery:"); ok {
+				c.Deliveries[queue.DeliveryState(state)] = int(n)
+			} else if state, ok := strings.CutPrefix(word, "run:"); ok {
+				c.Runs[queue.RunState(state)] = int(n)
 			}
-			return err
-		})
-	one := func(q string, dest *time.Time) {
-		read(q, nil, func(r pgx.Rows) error {
-			var n int64
-			err := r.Scan(&n)
-			*dest = at(n)
-			return err
-		})
-	}
-	one(`SELECT received_at FROM deliveries WHERE finished_at IS NULL AND (due_at <= `+clock+` OR state = 'processing') ORDER BY seq + 0 LIMIT 1`, &c.OldestPending)
-	one(`SELECT COALESCE(MIN(due_at), 0) FROM deliveries WHERE finished_at IS NULL AND due_at <= `+clock, &c.OldestClaimable)
-	one(`SELECT COALESCE(MIN(deadline_at - uncertain_after), 0) FROM runs WHERE state = 'uncertain'`, &c.OldestUncertain)
-	one(`SELECT finished_at FROM deliveries WHERE dead ORDER BY seq LIMIT 1`, &c.OldestDead)
+		case "dropped":
+			if c.Dropped24h[word] = int(n); lately > 0 {
+				c.Dropped1h[word] = int(lately)
+			}
+		case "pending":
+			c.OldestPending = at(n)
+		case "claimable":
+			c.OldestClaimable = at(n)
+		case "uncertain":
+			c.OldestUncertain = at(n)
+		case "dead":
+			c.OldestDead = at(n)
+		}
+		return err
+	})
 	return c, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // channel carries the wakes between nodes. A notification's payload is the id of the handle that
@@ -15,7 +16,7 @@ import (
 const channel = "preloop_webhooks"
 
 const (
-	pingEvery   = 30 * time.Second
+	pingEvery   = time.Minute
 	testTimeout = 2 * time.Second
 	testPrefix  = "test:"
 	// deafFor is the time after which a listener that hears nothing asks whether that has changed.
@@ -64,7 +65,9 @@ func (s *Store) tell() {
 func (s *Store) notify(payload string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
-	_, err := s.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, payload)
+	_, err := retried(ctx, s, func() (pgconn.CommandTag, error) {
+		return s.pool.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, payload)
+	})
 	return err
 }
 

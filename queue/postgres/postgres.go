@@ -48,6 +48,8 @@ const (
 	// callTimeout bounds a call whose caller set no earlier end.
 	callTimeout = 15 * time.Second
 	maxConns    = 10
+	// pingAfter is how long a connection may rest before it is asked whether it is still there.
+	pingAfter = 5 * time.Minute
 )
 
 // Store is a queue.Store in a Postgres database.
@@ -101,6 +103,9 @@ func open(ctx context.Context, url string, o Options, tracer pgx.QueryTracer) (*
 	s.place = place(cfg.ConnConfig)
 	prepare(cfg.ConnConfig)
 	cfg.ConnConfig.Tracer = tracer
+	// What the heartbeat keeps in use is not asked whether it is still there: a statement finds out as
+	// well, and is repeated (see lost).
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	cfg.PingTimeout = 2 * time.Second
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = maxConns

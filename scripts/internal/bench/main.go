@@ -27,6 +27,7 @@ type options struct {
 	backlog     int
 	runs        int
 	starts      int
+	idle        time.Duration
 	only        []string
 }
 
@@ -40,6 +41,15 @@ var parts = []struct {
 	{"dispatch", dispatch},
 	{"latency", startLatency},
 	{"memory", memory},
+	{"idle", idle},
+}
+
+func names() string {
+	var all []string
+	for _, p := range parts {
+		all = append(all, p.name)
+	}
+	return strings.Join(all, ",")
 }
 
 func main() {
@@ -54,7 +64,8 @@ func main() {
 	flag.IntVar(&o.backlog, "backlog", 20_000, "deliveries in the queue when processing is measured")
 	flag.IntVar(&o.runs, "runs", 3000, "runs in the queue when dispatch is measured")
 	flag.IntVar(&o.starts, "starts", 200, "deliveries for the latency from 202 to the start of the run")
-	flag.StringVar(&only, "only", "", "parts to measure, of throughput,processing,dispatch,latency,memory (default: all)")
+	flag.DurationVar(&o.idle, "idle", time.Minute, "for how long the statements of an idle node are counted")
+	flag.StringVar(&only, "only", "", "parts to measure, of "+names()+" (default: all)")
 	flag.StringVar(&storeless, "serve-storeless", "", "be the server without a store at `ADDRESS`")
 	flag.Parse()
 

@@ -31,7 +31,7 @@ type load struct {
 	cancel context.CancelFunc // of what is being tried
 	ending chan struct{}      // closed: begin no further delivery
 	done   sync.WaitGroup
-	begun  atomic.Int64  // deliveries
+	begun  atomic.Int64 // deliveries
 
 	mu   sync.Mutex // over the fields below
 	sent sent

@@ -43,10 +43,12 @@ func TestVerify(t *testing.T) {
 		"a delivery is there twice":        {func(o *observed) { o.deliveries = append(o.deliveries, o.deliveries[0]) }, "is there 2 times"},
 		"a delivery is a dead letter":      {func(o *observed) { o.deliveries[0].State = "failed" }, "delivery push is failed"},
 		"a delivery that nobody sent":      {func(o *observed) { o.deliveries = append(o.deliveries, harness.Delivery{ID: "x", State: "done"}) }, "was never sent"},
-		"a killed run ran again":           {func(o *observed) { o.effects = append(o.effects, begin("narrow", "r2", "killed"), begin("narrow", "r2", "killed")) }, "delivery killed ran 2 times"},
-		"a success without effect":         {func(o *observed) { o.runs[1].State = "succeeded" }, "its command ran 0 times"},
-		"a run was dropped":                {func(o *observed) { o.runs[1].State, o.runs[1].Reason = "dropped", "queue_full" }, "is dropped (queue_full)"},
-		"a delivery without its run":       {func(o *observed) { o.runs = o.runs[:1] }, "has 0 runs, want 1"},
+		"a killed run ran again": {func(o *observed) {
+			o.effects = append(o.effects, begin("narrow", "r2", "killed"), begin("narrow", "r2", "killed"))
+		}, "delivery killed ran 2 times"},
+		"a success without effect":   {func(o *observed) { o.runs[1].State = "succeeded" }, "its command ran 0 times"},
+		"a run was dropped":          {func(o *observed) { o.runs[1].State, o.runs[1].Reason = "dropped", "queue_full" }, "is dropped (queue_full)"},
+		"a delivery without its run": {func(o *observed) { o.runs = o.runs[:1] }, "has 0 runs, want 1"},
 		"a push has a run": {func(o *observed) {
 			o.runs = append(o.runs, harness.Run{ID: "r3", DeliveryID: "push", State: "uncertain"})
 		}, "has 1 runs, want 0"},
