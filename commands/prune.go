@@ -37,7 +37,7 @@ func (c *PruneCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if !c.DryRun && n > 0 {
+	if !c.DryRun { // with nothing to delete, too: closed repairs go as well
 		bar := a.progress("pruning", n)
 		n, err = queue.PruneOnce(ctx, store, cfg.Retention.Batch, bar.at)
 		bar.done()

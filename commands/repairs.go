@@ -14,7 +14,7 @@ type RepairsCmd struct {
 
 // RepairsListCmd lists repairs.
 type RepairsListCmd struct {
-	State  string `placeholder:"STATE" enum:"open,arrived,lost,adopted," default:"" help:"open, arrived or lost."`
+	State  string `placeholder:"STATE" enum:"open,arrived,lost," default:"" help:"open, arrived or lost."`
 	Source string `placeholder:"NAME" help:"Only this app or hook."`
 	Output
 }

@@ -164,6 +164,10 @@ func (f *faulty) Prune(ctx context.Context, limit int) (int, error) {
 	return fetch(ctx, f, "Prune", func() (int, error) { return f.Store.Prune(ctx, limit) })
 }
 
+func (f *faulty) PruneRepairs(ctx context.Context, limit int) (int, error) {
+	return fetch(ctx, f, "PruneRepairs", func() (int, error) { return f.Store.PruneRepairs(ctx, limit) })
+}
+
 func (f *faulty) Compact(ctx context.Context) error {
 	return f.do(ctx, "Compact", func() error { return f.Store.Compact(ctx) })
 }

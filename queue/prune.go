@@ -11,6 +11,7 @@ import (
 // PruneStore is what pruning asks of a store.
 type PruneStore interface {
 	Prune(ctx context.Context, limit int) (deleted int, err error)
+	PruneRepairs(ctx context.Context, limit int) (deleted int, err error)
 	Compact(ctx context.Context) error
 }
 
@@ -54,31 +55,39 @@ func (p *Pruner) Run(ctx context.Context) error {
 	}
 }
 
-// PruneOnce deletes in batches (0: 256) until nothing is left that is older than the store keeps,
-// then gives the space back. Between two batches it leaves the store alone for as long as the
-// last one took, so that other writes get their turn. progress, if set, is told the sum so far
-// after each batch. It returns the sum, with an error too.
+// PruneOnce deletes deliveries and closed repairs in batches (0: 256) until nothing is left that is
+// older than the store keeps, then gives the space back. progress, if set, is told the sum of
+// deliveries so far after each batch. It returns that sum, with an error too.
 func PruneOnce(ctx context.Context, store PruneStore, batch int, progress func(done int)) (int, error) {
-	done := 0
-	for {
-		began := time.Now()
-		deleted, err := store.Prune(ctx, or(batch, 256))
-		done += deleted
-		if err != nil {
-			return done, fmt.Errorf("pruning: %w", err)
-		}
-		if deleted == 0 {
-			break
-		}
-		if progress != nil {
-			progress(done)
-		}
-		if !sleep(ctx, min(time.Since(began), time.Second)) {
-			return done, fmt.Errorf("pruning: %w", context.Cause(ctx))
-		}
+	batch = or(batch, 256)
+	done, err := inBatches(ctx, batch, store.Prune, progress)
+	if err != nil {
+		return done, fmt.Errorf("pruning: %w", err)
+	}
+	if _, err := inBatches(ctx, batch, store.PruneRepairs, nil); err != nil {
+		return done, fmt.Errorf("pruning repairs: %w", err)
 	}
 	if err := store.Compact(ctx); err != nil {
 		return done, fmt.Errorf("giving space back to the file system: %w", err)
 	}
 	return done, nil
+}
+
+// inBatches calls prune until it deletes nothing. Between two batches it leaves the store alone for
+// as long as the last one took, so that other writes get their turn.
+func inBatches(ctx context.Context, batch int, prune func(context.Context, int) (int, error), progress func(done int)) (int, error) {
+	done := 0
+	for {
+		began := time.Now()
+		deleted, err := prune(ctx, batch)
+		if done += deleted; err != nil || deleted == 0 {
+			return done, err
+		}
+		if progress != nil {
+			progress(done)
+		}
+		if !sleep(ctx, min(time.Since(began), time.Second)) {
+			return done, context.Cause(ctx)
+		}
+	}
 }

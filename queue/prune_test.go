@@ -18,6 +18,8 @@ type pile struct {
 	left      int
 	fail      error // of the next Prune
 	failAfter int   // batches
+	repairs   int
+	failRep   error
 	batches   []int
 	at        []time.Duration
 	took      time.Duration
@@ -40,6 +42,12 @@ func (p *pile) Prune(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
+func (p *pile) PruneRepairs(_ context.Context, limit int) (int, error) {
+	n := min(limit, p.repairs)
+	p.repairs -= n
+	return n, p.failRep
+}
+
 func (p *pile) Compact(context.Context) error {
 	p.compacted++
 	return p.compact
@@ -60,6 +68,8 @@ func TestPruneOnce(t *testing.T) {
 		"several":              {pile: &pile{left: 600}, done: 600, batches: []int{256, 256, 88, 0}, progress: []int{256, 512, 600}, compacted: 1},
 		"a batch of one's own": {pile: &pile{left: 5}, batch: 2, done: 5, batches: []int{2, 2, 1, 0}, progress: []int{2, 4, 5}, compacted: 1},
 		"a batch fails":        {pile: &pile{left: 600, fail: errors.New("disk full"), failAfter: 1}, done: 256, batches: []int{256}, progress: []int{256}, err: "pruning: disk full"},
+		"repairs too":          {pile: &pile{left: 1, repairs: 600}, done: 1, batches: []int{1, 0}, progress: []int{1}, compacted: 1},
+		"repairs fail":         {pile: &pile{left: 1, failRep: errors.New("disk full")}, done: 1, batches: []int{1, 0}, progress: []int{1}, err: "pruning repairs: disk full"},
 		"compacting fails":     {pile: &pile{left: 1, compact: errors.New("busy")}, done: 1, batches: []int{1, 0}, progress: []int{1}, compacted: 1, err: "giving space back to the file system: busy"},
 	}
 	for name, c := range cases {
@@ -70,6 +80,7 @@ func TestPruneOnce(t *testing.T) {
 			want(t, "batches", c.pile.batches, c.batches)
 			want(t, "progress", progress, c.progress)
 			want(t, "compacted", c.pile.compacted, c.compacted)
+			want(t, "repairs left", c.pile.repairs, 0)
 			got := ""
 			if err != nil {
 				got = err.Error()

@@ -384,6 +384,9 @@ type Repairs interface {
 	// SaveRepairs inserts or replaces repairs by (Source, GUID).
 	SaveRepairs(ctx context.Context, repairs []Repair) error
 	ListRepairs(ctx context.Context, f RepairFilter) ([]Repair, error)
+	// PruneRepairs deletes at most limit repairs that have been closed for longer than
+	// Settings.Keep, and says how many. One without a ClosedAt is never deleted.
+	PruneRepairs(ctx context.Context, limit int) (deleted int, err error)
 }
 
 // Repair is one delivery's way back.
@@ -395,7 +398,7 @@ type Repair struct {
 	Event       string
 	Action      string
 	Reason      string // remote_failure, phantom_ack
-	State       string // open, arrived, lost, adopted
+	State       string // open, arrived, lost
 	Attempts    int
 	DeliveredAt time.Time // GitHub's time of the newest attempt
 	FoundAt     time.Time

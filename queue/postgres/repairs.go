@@ -39,6 +39,16 @@ func (s *Store) SaveRepairs(ctx context.Context, repairs []queue.Repair) error {
 	})
 }
 
+// PruneRepairs implements queue.Repairs. No repair is closed before it is found, and what was found
+// when has an index.
+func (s *Store) PruneRepairs(ctx context.Context, limit int) (int, error) {
+	return get(ctx, s, func(t *tx) (int, error) {
+		n, err := t.exec(`DELETE FROM repairs WHERE (source, guid) IN
+			(SELECT source, guid FROM repairs WHERE found_at < $1 AND closed_at < $1 ORDER BY found_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, t.now-s.Keep.Microseconds(), limit)
+		return int(n), err
+	})
+}
+
 // ListRepairs implements queue.Repairs.
 func (s *Store) ListRepairs(ctx context.Context, f queue.RepairFilter) (list []queue.Repair, err error) {
 	var w filter

@@ -57,6 +57,41 @@ var repairTests = []test{
 		k.same("two at most", k.repairs(queue.RepairFilter{Limit: 2}), []queue.Repair{a, c})
 		k.same("of neither", k.repairs(queue.RepairFilter{State: "arrived"}), []queue.Repair{})
 	}},
+	{name: "closed repairs go once their time is over, open ones stay", do: func(k *kit) {
+		found := time.Now().Truncate(time.Microsecond)
+		repair := func(guid, state string, closed time.Duration) queue.Repair {
+			r := queue.Repair{Source: "app-1", SourceName: "acme-bot", GUID: guid, State: state, Reason: "remote_failure", DeliveredAt: found, FoundAt: found}
+			if state != "open" {
+				r.ClosedAt = found.Add(closed)
+			}
+			return r
+		}
+		k.must(k.store.SaveRepairs(k.ctx, []queue.Repair{
+			repair("open", "open", 0), repair("a", "arrived", time.Minute), repair("b", "lost", 2*time.Minute), repair("c", "arrived", 2*time.Minute), repair("late", "arrived", day),
+		}), "saving repairs")
+		prunes := func(limit, want int) {
+			k.Helper()
+			if n, err := k.store.PruneRepairs(k.ctx, limit); err != nil || n != want {
+				k.Errorf("pruned %d repairs, %v; want %d", n, err, want)
+			}
+		}
+		prunes(10, 0)
+		k.pass(k.settings.Keep - time.Hour)
+		prunes(10, 0)
+		k.pass(2 * time.Hour)
+		prunes(2, 2)
+		prunes(2, 1)
+		prunes(2, 0)
+		var left []string
+		for _, r := range k.repairs(queue.RepairFilter{}) {
+			left = append(left, r.GUID)
+		}
+		k.same("what is left", left, []string{"late", "open"})
+		k.pass(day)
+		prunes(10, 1)
+		k.pass(10 * k.settings.Keep)
+		prunes(10, 0)
+	}},
 	{name: "everything is everything", do: func(k *kit) {
 		var all []queue.Repair
 		for range 120 {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/seed-de999ace/preloop/queue"
 )
@@ -35,6 +36,16 @@ func (s *Store) SaveRepairs(ctx context.Context, repairs []queue.Repair) error {
 			}
 		}
 		return nil
+	})
+}
+
+// PruneRepairs implements queue.Repairs. No repair is closed before it is found, and what was found
+// when has an index.
+func (s *Store) PruneRepairs(ctx context.Context, limit int) (int, error) {
+	cutoff := time.Now().Add(-s.Keep).UnixMicro()
+	return get(ctx, s, func(t *tx) (int, error) {
+		n, err := t.exec(`DELETE FROM repairs WHERE (source, guid) IN (SELECT source, guid FROM repairs WHERE found_at < ?1 AND closed_at < ?1 ORDER BY found_at LIMIT ?2)`, cutoff, limit)
+		return int(n), err
 	})
 }
 
