@@ -120,6 +120,7 @@ func (n *node) close() error {
 const (
 	heartbeatEvery   = 5 * time.Second
 	heartbeatTimeout = 4 * time.Second
+	heartbeatAway    = time.Second // while the store does not take them
 	storeLost        = 10 * time.Second
 )
 
@@ -145,10 +146,14 @@ func (n *node) beat(ctx context.Context) error {
 func (n *node) heartbeat(ctx context.Context) error {
 	away := false
 	for {
+		wait := heartbeatEvery
+		if away {
+			wait = heartbeatAway
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(heartbeatEvery):
+		case <-time.After(wait):
 		}
 		err := n.beat(ctx)
 		switch {

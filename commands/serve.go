@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-de999ace/preloop/commands/config"
 	"github.com/seed-de999ace/preloop/github/webhook"
+	"github.com/seed-de999ace/preloop/queue"
 	"github.com/seed-de999ace/preloop/queue/api"
 	"github.com/seed-de999ace/preloop/queue/dashboard"
 )
@@ -183,10 +184,21 @@ func (n *node) receiver() *webhook.Receiver {
 	in := cfg.Ingress
 	r := webhook.New(webhook.Config{
 		Sources: webhookSources(cfg), MaxBody: in.MaxBody, Memory: in.Memory, Budget: in.Budget, Attempts: in.Attempts,
-		AttemptTimeout: in.AttemptTimeout, RetryDelay: in.RetryDelay, ReadTimeout: in.ReadTimeout, Observe: n.metrics.Request,
+		AttemptTimeout: in.AttemptTimeout, RetryDelay: in.RetryDelay, ReadTimeout: in.ReadTimeout, Observe: n.received,
 	}, n.store, n.log)
 	n.onReload = append(n.onReload, func(cfg *config.Config) { r.SetSources(webhookSources(cfg)) })
 	return r
+}
+
+// received is told how each request ended.
+func (n *node) received(result string, took time.Duration) {
+	n.metrics.Request(result, took)
+	switch result {
+	case webhook.ResultStoreFailed:
+		n.ready.Ingested(false, time.Now())
+	case string(queue.Accepted), string(queue.Duplicate), string(queue.Requeued):
+		n.ready.Ingested(true, time.Now())
+	}
 }
 
 func webhookSources(cfg *config.Config) []webhook.Source {

@@ -18,6 +18,8 @@ type Readiness struct {
 
 	draining  atomic.Bool
 	storeSeen atomic.Int64
+	refusals  atomic.Int64 // deliveries in a row that the store did not take
+	refusedAt atomic.Int64 // when it did not take the last of them
 }
 
 // SawStore records that the store has just answered a write.
@@ -25,6 +27,18 @@ func (r *Readiness) SawStore(now time.Time) { r.storeSeen.Store(now.UnixNano()) 
 
 // LostStore records that it did not.
 func (r *Readiness) LostStore() { r.storeSeen.Store(0) }
+
+// Ingested records whether the store has taken a delivery. One that is full may answer everything
+// else: two deliveries in a row that it did not take make the node unready, until it takes one or
+// StoreLost has gone by without another.
+func (r *Readiness) Ingested(taken bool, now time.Time) {
+	if taken {
+		r.refusals.Store(0)
+		return
+	}
+	r.refusedAt.Store(now.UnixNano())
+	r.refusals.Add(1)
+}
 
 // Drain makes the node unready for good.
 func (r *Readiness) Drain() { r.draining.Store(true) }
@@ -35,6 +49,9 @@ func (r *Readiness) Reason(now time.Time) string {
 		return "shutting_down"
 	}
 	if seen := r.storeSeen.Load(); seen == 0 || now.Sub(time.Unix(0, seen)) > r.StoreLost {
+		return "store_unavailable"
+	}
+	if r.refusals.Load() >= 2 && now.Sub(time.Unix(0, r.refusedAt.Load())) < r.StoreLost {
 		return "store_unavailable"
 	}
 	if r.LastClaim != nil && now.Sub(r.LastClaim()) > r.Stalled {

@@ -254,6 +254,40 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
+// TestAReadOnlyDatabaseTakesNothing stands for a replica, too: what reads goes on, what writes says
+// what is wrong, and neither needs a new handle when it is over.
+func TestAReadOnlyDatabaseTakesNothing(t *testing.T) {
+	db := newDatabase(t)
+	u, err := url.Parse(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	s := open(t, db, postgres.Options{})
+	enqueue(t, s, push("before"))
+	readOnly := func(word string) { // new sessions obey it
+		admin(t, server(t), `ALTER DATABASE `+name+` SET default_transaction_read_only = `+word)
+		admin(t, server(t), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, name)
+	}
+	readOnly("on")
+	for what, call := range map[string]func() error{
+		"enqueue":   func() error { _, err := s.Enqueue(t.Context(), push("during"), []byte(`{}`)); return err },
+		"claim":     func() error { _, err := s.ClaimDeliveries(t.Context(), "node", 1); return err },
+		"heartbeat": func() error { return s.Heartbeat(t.Context(), queue.Node{ID: "node"}) },
+	} {
+		if err := call(); err == nil || !strings.Contains(err.Error(), "the store needs the primary") {
+			t.Errorf("%s: %v, want what to do", what, err)
+		}
+	}
+	if counts, err := s.Counts(t.Context()); err != nil || counts.Deliveries[queue.Received] != 1 {
+		t.Errorf("counts %+v, %v; want the one from before", counts, err)
+	}
+	readOnly("off")
+	if r := enqueue(t, s, push("during")); r != queue.Accepted {
+		t.Errorf("after: %s", r)
+	}
+}
+
 // silent checks that an error shows nothing of the login.
 func silent(t *testing.T, what string, err error, urls ...string) {
 	t.Helper()

@@ -32,13 +32,12 @@ func idle(ctx context.Context, b *bench) error {
 	if err != nil {
 		return errors.New("-postgres: this is not a URL")
 	}
-	proxy, err := harness.NewProxy(u.Host)
+	var asked statements
+	proxy, err := harness.NewProxy(u.Host, func() io.Writer { return &frontend{count: asked.add} })
 	if err != nil {
 		return err
 	}
 	defer proxy.Close()
-	var asked statements
-	proxy.Tap = func() io.Writer { return &frontend{count: asked.add} }
 	u.Host = proxy.Addr
 	n, _, err := b.start(ctx, u.String(), "", tenTriggers())
 	if err != nil {

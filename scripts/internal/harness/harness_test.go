@@ -1,16 +1,20 @@
 package harness
 
 import (
+	"bufio"
 	"bytes"
 	"compress/flate"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -124,5 +128,86 @@ func TestGUID(t *testing.T) {
 			t.Fatal(guid)
 		}
 		seen[guid] = true
+	}
+}
+
+// tap passes on what it is told.
+type tap chan string
+
+func (t tap) Write(p []byte) (int, error) {
+	t <- string(p)
+	return len(p), nil
+}
+
+// TestProxy leads a connection to one server, then to another, and holds back what it is told to.
+func TestProxy(t *testing.T) {
+	server := func(name string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					line, _ := bufio.NewReader(c).ReadString('\n')
+					_, _ = io.WriteString(c, name+" heard "+line)
+				}()
+			}
+		}()
+		return l.Addr().String()
+	}
+	heard := make(tap, 10)
+	p, err := NewProxy(server("first"), func() io.Writer { return heard })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", p.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(c net.Conn) string {
+		_, _ = io.WriteString(c, "hello\n")
+		answer, _ := io.ReadAll(c)
+		return string(answer)
+	}
+	if got := ask(dial()); got != "first heard hello\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := <-heard; got != "hello\n" {
+		t.Errorf("tapped %q", got)
+	}
+	old := dial()
+	_, _ = io.WriteString(old, "hel")
+	<-heard // it leads to the first server
+	p.Lead(server("second"))
+	if got, _ := io.ReadAll(old); len(got) > 0 {
+		t.Errorf("a connection to the first: %q after it was cut", got)
+	}
+	release := p.Stick()
+	stuck := dial()
+	_, _ = io.WriteString(stuck, "hello\n")
+	_ = stuck.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if n, err := stuck.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("while it sticks: %d bytes, %v", n, err)
+	}
+	release()
+	_ = stuck.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(stuck); err != nil || string(got) != "second heard hello\n" {
+		t.Errorf("then: %q, %v", got, err)
+	}
+	p.Lead("")
+	if got := ask(dial()); got != "" {
+		t.Errorf("leading nowhere: %q", got)
 	}
 }

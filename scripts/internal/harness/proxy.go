@@ -10,23 +10,23 @@ import (
 // where it leads can be changed, and it can lose what goes through it. Safe for concurrent use.
 type Proxy struct {
 	Addr string
-	// Tap, if set, makes for each connection what is told the bytes on their way to the server.
-	Tap func() io.Writer
 
 	listener net.Listener
+	tap      func() io.Writer
 	mu       sync.Mutex // guards what follows
 	target   string     // empty: nobody is there
 	stuck    chan struct{}
 	conns    map[net.Conn]struct{}
 }
 
-// NewProxy listens for what is meant for target.
-func NewProxy(target string) (*Proxy, error) {
+// NewProxy listens for what is meant for target. tap, which may be nil, makes for each connection
+// what is told the bytes on their way to the server.
+func NewProxy(target string, tap func() io.Writer) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{Addr: l.Addr().String(), listener: l, target: target, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{Addr: l.Addr().String(), listener: l, tap: tap, target: target, conns: map[net.Conn]struct{}{}}
 	go p.accept()
 	return p, nil
 }
@@ -88,8 +88,8 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	p.mu.Unlock()
 	var tap io.Writer = io.Discard
-	if p.Tap != nil {
-		tap = p.Tap()
+	if p.tap != nil {
+		tap = p.tap()
 	}
 	var both sync.WaitGroup
 	pass := func(to, from net.Conn, tap io.Writer) {
@@ -97,16 +97,19 @@ func (p *Proxy) serve(client net.Conn) {
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := from.Read(buf)
+			if n == 0 {
+				return
+			}
 			p.mu.Lock()
 			stuck := p.stuck
 			p.mu.Unlock()
 			if stuck != nil {
 				<-stuck
 			}
+			_, _ = tap.Write(buf[:n]) // of this process
 			if _, e := to.Write(buf[:n]); e != nil || err != nil {
 				return
 			}
-			_, _ = tap.Write(buf[:n]) // of this process
 		}
 	}
 	both.Go(func() { pass(server, client, tap) })
