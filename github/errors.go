@@ -63,16 +63,6 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// Permanent reports whether err is GitHub's refusal and trying again is useless until somebody
-// changes something. A 404 is not: GitHub's replicas lag, and the caller knows for how long that
-// is plausible (see ErrNotFound). Neither is an *UnavailableError.
-func Permanent(err error) bool {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return !errors.Is(e, ErrNotFound)
-	}
-	return errors.Is(err, ErrForeignLink)
-}
-
 // UnavailableError says that GitHub could not be asked, or did not answer, or wants us to wait.
 // The work is sound: park it.
 type UnavailableError struct {

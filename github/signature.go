@@ -37,21 +37,6 @@ func Sign(secret, body []byte) string {
 	return signaturePrefix + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Verify reports whether one of the secrets signed the body, and which. An empty secret verifies
-// nothing: it would let everyone sign.
-func Verify(header string, body []byte, secrets ...[]byte) (index int, ok bool) {
-	sig, ok := ParseSignature(header)
-	if !ok {
-		return 0, false
-	}
-	for i, secret := range secrets {
-		if NewSignatureKey(secret).Verify(sig, body) {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
 // SignatureKey is a webhook secret prepared for verifying many bodies. It is safe for concurrent
 // use.
 type SignatureKey struct {

