@@ -28,6 +28,9 @@ type options struct {
 	runs        int
 	starts      int
 	idle        time.Duration
+	retained    int
+	pruneFor    time.Duration
+	cycles      int
 	only        []string
 }
 
@@ -42,6 +45,9 @@ var parts = []struct {
 	{"latency", startLatency},
 	{"memory", memory},
 	{"idle", idle},
+	{"workers", workers},
+	{"retained", retained},
+	{"retention", retention},
 }
 
 func names() string {
@@ -65,7 +71,10 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 3000, "runs in the queue when dispatch is measured")
 	flag.IntVar(&o.starts, "starts", 200, "deliveries for the latency from 202 to the start of the run")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "for how long the statements of an idle node are counted")
-	flag.StringVar(&only, "only", "", "parts to measure, of "+names()+" (default: all)")
+	flag.IntVar(&o.retained, "retained", 1_000_000, "terminal deliveries in the store when retained and retention are measured")
+	flag.DurationVar(&o.pruneFor, "prune-for", 30*time.Second, "for how long retention prunes beside a node that works")
+	flag.IntVar(&o.cycles, "cycles", 3, "how often retention has a tenth of its table come and go")
+	flag.StringVar(&only, "only", "", "parts to measure, of "+names()+" (default: all but the last two)")
 	flag.StringVar(&storeless, "serve-storeless", "", "be the server without a store at `ADDRESS`")
 	flag.Parse()
 
@@ -100,7 +109,7 @@ func measure(ctx context.Context, o options) error {
 	}
 	defer b.close()
 	for _, part := range parts {
-		if o.only != nil && !slices.Contains(o.only, part.name) {
+		if o.only == nil && (part.name == "retained" || part.name == "retention") || o.only != nil && !slices.Contains(o.only, part.name) {
 			continue
 		}
 		fmt.Printf("\n%s (%s)\n", part.name, b.kind())
