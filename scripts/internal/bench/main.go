@@ -31,6 +31,7 @@ type options struct {
 	retained    int
 	pruneFor    time.Duration
 	cycles      int
+	river       string
 	only        []string
 }
 
@@ -48,7 +49,11 @@ var parts = []struct {
 	{"workers", workers},
 	{"retained", retained},
 	{"retention", retention},
+	{"river", besideRiver},
 }
+
+// onDemand are the parts that take minutes, or another program.
+var onDemand = []string{"retained", "retention", "river"}
 
 func names() string {
 	var all []string
@@ -74,7 +79,8 @@ func main() {
 	flag.IntVar(&o.retained, "retained", 1_000_000, "terminal deliveries in the store when retained and retention are measured")
 	flag.DurationVar(&o.pruneFor, "prune-for", 30*time.Second, "for how long retention prunes beside a node that works")
 	flag.IntVar(&o.cycles, "cycles", 3, "how often retention has a tenth of its table come and go")
-	flag.StringVar(&only, "only", "", "parts to measure, of "+names()+" (default: all but the last two)")
+	flag.StringVar(&only, "only", "", "parts to measure, of "+names()+" (default: all but "+strings.Join(onDemand, ",")+")")
+	flag.StringVar(&o.river, "river-program", "", "what measures River")
 	flag.StringVar(&storeless, "serve-storeless", "", "be the server without a store at `ADDRESS`")
 	flag.Parse()
 
@@ -109,7 +115,7 @@ func measure(ctx context.Context, o options) error {
 	}
 	defer b.close()
 	for _, part := range parts {
-		if o.only == nil && (part.name == "retained" || part.name == "retention") || o.only != nil && !slices.Contains(o.only, part.name) {
+		if o.only == nil && slices.Contains(onDemand, part.name) || o.only != nil && !slices.Contains(o.only, part.name) {
 			continue
 		}
 		fmt.Printf("\n%s (%s)\n", part.name, b.kind())
