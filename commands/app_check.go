@@ -117,7 +117,7 @@ func (v verdict) findings() (lines []string) {
 		lines = append(lines, *v.Error)
 	}
 	if v.URLDrifted && v.ExpectedURL != nil {
-		lines = append(lines, fmt.Sprintf("GitHub delivers to %s and should to %s; change the webhook URL there, or public_url here", orDash(v.HookURL), *v.ExpectedURL))
+		lines = append(lines, fmt.Sprintf("GitHub delivers to %s and should to %s; change the webhook URL at %s, or public_url here", orDash(v.HookURL), *v.ExpectedURL, orDash(v.SettingsURL)))
 	}
 	lines = append(lines, v.Problems...)
 	if len(lines) == 0 {

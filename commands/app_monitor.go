@@ -123,7 +123,7 @@ func (m *monitor) check(ctx context.Context, s monitoredSource, earlier queue.Do
 	found := appcheck.Judge(facts, appcheck.Expect{URL: m.cfg.HookURL(), WebHost: m.hub.endpoint.WebHost(), Needs: m.needs(s)})
 	healthy := found.Healthy()
 	v.Checked, v.CheckedAt, v.Healthy = true, timeOrNil(now), &healthy
-	v.HookURL, v.URLDrifted = textOrNil(found.HookURL), found.URLDrifted
+	v.HookURL, v.URLDrifted, v.SettingsURL = textOrNil(found.HookURL), found.URLDrifted, textOrNil(found.SettingsURL)
 	v.MissingEvents, v.MissingPermissions, v.Problems = nonNil(found.MissingEvents), nonNil(found.MissingPermissions), nonNil(found.Problems)
 	return v
 }

@@ -17,6 +17,10 @@ type App struct {
 	HTMLURL     string            `json:"html_url"`
 	Permissions map[string]string `json:"permissions"` // name → read, write, admin
 	Events      []string          `json:"events"`      // never those that are always sent, nor global ones
+	Owner       struct {
+		Login string `json:"login"` // empty: an enterprise
+		Type  string `json:"type"`  // User or Organization
+	} `json:"owner"`
 }
 
 // App reads the app itself.

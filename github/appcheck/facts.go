@@ -32,9 +32,11 @@ type Facts struct {
 	AppID       int64
 	Slug        string            // of an app
 	PageURL     string            // of an app: its public page
+	User, Org   string            // of an app: who owns it; both empty: unknown
 	Events      []string          // subscribed to; "*" stands for all
 	Permissions map[string]string // of an app
 	Active      bool
+	Webhook     github.Hook // of a webhook: which it is
 	Hook        github.HookConfig
 }
 
@@ -46,14 +48,21 @@ func Read(ctx context.Context, c Client, hook github.Hook) (Facts, error) {
 			return Facts{}, err
 		}
 		config, err := c.HookConfig(ctx, hook)
-		return Facts{
+		f := Facts{
 			Kind: App, AppID: app.ID, Slug: app.Slug, PageURL: app.HTMLURL, Events: app.Events, Permissions: app.Permissions,
 			Active: true, // GitHub does not tell
 			Hook:   config,
-		}, err
+		}
+		switch app.Owner.Type {
+		case "Organization":
+			f.Org = app.Owner.Login
+		case "User":
+			f.User = app.Owner.Login
+		}
+		return f, err
 	}
 	w, err := c.Webhook(ctx, hook)
-	f := Facts{Kind: RepoHook, Events: w.Events, Active: w.Active, Hook: w.Config}
+	f := Facts{Kind: RepoHook, Webhook: hook, Events: w.Events, Active: w.Active, Hook: w.Config}
 	if hook.Org != "" {
 		f.Kind = OrgHook
 	}

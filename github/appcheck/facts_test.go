@@ -9,13 +9,16 @@ import (
 )
 
 type gitHub struct {
+	owner   string // what kind of account it is
 	app     error
 	config  error
 	webhook error
 }
 
 func (g gitHub) App(context.Context) (github.App, error) {
-	return github.App{ID: 7, Slug: "bot", HTMLURL: "https://github.com/apps/bot", Events: []string{"push"}, Permissions: map[string]string{"contents": "read"}}, g.app
+	app := github.App{ID: 7, Slug: "bot", HTMLURL: "https://github.com/apps/bot", Events: []string{"push"}, Permissions: map[string]string{"contents": "read"}}
+	app.Owner.Login, app.Owner.Type = "acme", g.owner
+	return app, g.app
 }
 
 func (g gitHub) HookConfig(context.Context, github.Hook) (github.HookConfig, error) {
@@ -34,12 +37,15 @@ func TestRead(t *testing.T) {
 		kind   Kind
 		active bool
 		err    bool
+		page   string
 	}{
-		"an app":                           {kind: App, active: true},
+		"an organization's app":            {client: gitHub{owner: "Organization"}, kind: App, active: true, page: "https://github.com/organizations/acme/settings/apps/bot"},
+		"a user's app":                     {client: gitHub{owner: "User"}, kind: App, active: true, page: "https://github.com/settings/apps/bot"},
+		"an enterprise's app":              {kind: App, active: true, page: "https://github.com/apps/bot"},
 		"an app that cannot be read":       {client: gitHub{app: away}, err: true},
 		"an app whose hook cannot be read": {client: gitHub{config: away}, err: true},
-		"a repository's hook, inactive":    {hook: github.Hook{Repo: "acme/widgets", ID: 9}, kind: RepoHook},
-		"an organization's hook":           {hook: github.Hook{Org: "acme", ID: 9}, kind: OrgHook},
+		"a repository's hook, inactive":    {hook: github.Hook{Repo: "acme/widgets", ID: 9}, kind: RepoHook, page: "https://ghe.test/acme/widgets/settings/hooks/9"},
+		"an organization's hook":           {hook: github.Hook{Org: "acme", ID: 9}, kind: OrgHook, page: "https://ghe.test/organizations/acme/settings/hooks/9"},
 		"a hook that cannot be read":       {client: gitHub{webhook: away}, hook: github.Hook{Org: "acme", ID: 9}, err: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,6 +58,9 @@ func TestRead(t *testing.T) {
 			}
 			if err != nil || f.Kind != c.kind || f.Active != c.active || !f.Hook.HasSecret || !f.subscribed("push") {
 				t.Errorf("got %+v, %v", f, err)
+			}
+			if v := Judge(f, Expect{WebHost: "ghe.test"}); v.SettingsURL != c.page {
+				t.Errorf("the settings page is %s", v.SettingsURL)
 			}
 		})
 	}

@@ -22,6 +22,7 @@ type Expect struct {
 // Verdict is what was found. No finding means healthy.
 type Verdict struct {
 	HookURL            string // as configured at GitHub, without credentials
+	SettingsURL        string // GitHub's page where that is changed
 	URLDrifted         bool
 	MissingEvents      []string // sorted
 	MissingPermissions []string // name:level, sorted
@@ -41,7 +42,7 @@ var rules = []rule{inactive, drifted, secretless, contentType, insecureTLS, even
 
 // Judge compares the facts with what is expected. It is pure.
 func Judge(f Facts, e Expect) Verdict {
-	v := Verdict{HookURL: shown(f.Hook.URL)}
+	v := Verdict{HookURL: shown(f.Hook.URL), SettingsURL: settingsPage(f, e.WebHost)}
 	for _, r := range rules {
 		r(f, e, &v)
 	}

@@ -13,7 +13,7 @@ const hookURL = "https://hooks.example.test/api/v1/github/webhooks"
 // sound is an app that lacks nothing, changed by change.
 func sound(change func(*Facts)) Facts {
 	f := Facts{
-		Kind: App, AppID: 1234, Slug: "acme-bot", PageURL: "https://github.com/apps/acme-bot", Active: true,
+		Kind: App, AppID: 1234, Slug: "acme-bot", PageURL: "https://github.com/apps/acme-bot", Org: "acme", Active: true,
 		Events:      []string{"issues", "issue_comment", "check_run"},
 		Permissions: map[string]string{"metadata": "read", "issues": "write", "checks": "read"},
 		Hook:        github.HookConfig{URL: hookURL, ContentType: "json", HasSecret: true},
@@ -25,7 +25,7 @@ func sound(change func(*Facts)) Facts {
 }
 
 func hook(kind Kind, events ...string) Facts {
-	return Facts{Kind: kind, Active: true, Events: events, Hook: github.HookConfig{URL: hookURL, ContentType: "json", HasSecret: true}}
+	return Facts{Kind: kind, Webhook: github.Hook{Repo: "acme/widgets", ID: 4711}, Active: true, Events: events, Hook: github.HookConfig{URL: hookURL, ContentType: "json", HasSecret: true}}
 }
 
 func on(events ...string) []Need { return []Need{{Trigger: "triage", On: events, Named: true}} }
@@ -47,18 +47,26 @@ func TestJudge(t *testing.T) {
 		"no trigger":                        {facts: sound(func(f *Facts) { f.Events = nil })},
 		"a slash at the end":                {facts: sound(func(f *Facts) { f.Hook.URL += "/" })},
 		"the host in capitals and the port": {facts: sound(func(f *Facts) { f.Hook.URL = "https://HOOKS.example.test:443/api/v1/github/webhooks" })},
+		"everything at once": {
+			facts: sound(func(f *Facts) {
+				f.Hook = github.HookConfig{URL: "https://old.example.test/", ContentType: "form", InsecureTLS: true}
+				f.Events, f.Permissions = nil, nil
+			}),
+			needs: on("issues.opened"),
+			want:  want{drifted: true, events: []string{"issues"}, permissions: []string{"issues:read"}, problems: []string{"no secret", "sends form", "certificate", "trigger triage is dead"}},
+		},
 		"another host":                      {facts: sound(func(f *Facts) { f.Hook.URL = "https://old.example.test/api/v1/github/webhooks" }), want: want{drifted: true}},
 		"another path":                      {facts: sound(func(f *Facts) { f.Hook.URL = "https://hooks.example.test/webhook" }), want: want{drifted: true}},
 		"another scheme":                    {facts: sound(func(f *Facts) { f.Hook.URL = "http://hooks.example.test/api/v1/github/webhooks" }), want: want{drifted: true}},
 		"no public URL, nothing claimed":    {facts: sound(func(f *Facts) { f.Hook.URL = "https://old.example.test/" }), url: "-"},
-		"no URL at GitHub":                  {facts: sound(func(f *Facts) { f.Hook.URL = "" }), want: want{drifted: true, problems: []string{"no delivery URL"}}},
-		"no URL on either side":             {facts: sound(func(f *Facts) { f.Hook.URL = "" }), url: "-", want: want{problems: []string{"no delivery URL"}}},
-		"no secret":                         {facts: sound(func(f *Facts) { f.Hook.HasSecret = false }), want: want{problems: []string{"no secret"}}},
-		"form-encoded":                      {facts: sound(func(f *Facts) { f.Hook.ContentType = "form" }), want: want{problems: []string{"sends form"}}},
-		"certificates are not verified":     {facts: sound(func(f *Facts) { f.Hook.InsecureTLS = true }), want: want{problems: []string{"certificate"}}},
-		"a hook that is switched off":       {facts: func() Facts { f := hook(RepoHook, "push"); f.Active = false; return f }(), want: want{problems: []string{"switched off"}}},
+		"no URL at GitHub":                  {facts: sound(func(f *Facts) { f.Hook.URL = "" }), want: want{drifted: true, problems: []string{"no delivery URL: GitHub sends nothing; set one at https://github.com/organizations/acme/settings/apps/acme-bot"}}},
+		"no URL on either side":             {facts: sound(func(f *Facts) { f.Hook.URL = "" }), url: "-", want: want{problems: []string{"no delivery URL: GitHub sends nothing; set one at https://github.com/organizations/acme/settings/apps/acme-bot"}}},
+		"no secret":                         {facts: sound(func(f *Facts) { f.Hook.HasSecret = false }), want: want{problems: []string{"no secret at GitHub: its deliveries are not signed, and every one is refused; set the one that is configured here at https://github.com/organizations/acme/settings/apps/acme-bot"}}},
+		"form-encoded":                      {facts: sound(func(f *Facts) { f.Hook.ContentType = "form" }), want: want{problems: []string{"choose application/json at https://github.com/organizations/acme/settings/apps/acme-bot"}}},
+		"certificates are not verified":     {facts: sound(func(f *Facts) { f.Hook.InsecureTLS = true }), want: want{problems: []string{"enable SSL verification at https://github.com/organizations/acme/settings/apps/acme-bot"}}},
+		"a hook that is switched off":       {facts: func() Facts { f := hook(RepoHook, "push"); f.Active = false; return f }(), want: want{problems: []string{"tick Active at https://github.com/acme/widgets/settings/hooks/4711"}}},
 
-		"not subscribed":                        {facts: sound(nil), needs: on("label"), want: want{events: []string{"label"}, problems: []string{"trigger triage is dead: the app is not subscribed to label; tick it at https://github.com/settings/apps/acme-bot/permissions"}}},
+		"not subscribed":                        {facts: sound(nil), needs: on("label"), want: want{events: []string{"label"}, problems: []string{"trigger triage is dead: the app is not subscribed to label; tick it at https://github.com/organizations/acme/settings/apps/acme-bot/permissions"}}},
 		"not subscribed, twice":                 {facts: sound(nil), needs: on("label.created", "label.edited"), want: want{events: []string{"label"}, problems: []string{"not subscribed to label"}}},
 		"the permission is missing as well":     {facts: sound(nil), needs: on("push"), want: want{events: []string{"push"}, permissions: []string{"contents:read"}, problems: []string{"trigger triage is dead: the app is not subscribed to push, which needs the permission contents:read"}}},
 		"one of two permissions will do":        {facts: sound(func(f *Facts) { f.Events = nil; f.Permissions = map[string]string{"pull_requests": "read"} }), needs: on("milestone"), want: want{events: []string{"milestone"}, problems: []string{"tick it at"}}},
@@ -70,13 +78,13 @@ func TestJudge(t *testing.T) {
 		"never sent to apps":                    {facts: sound(nil), needs: on("package_v2", "security_and_analysis", "page_build", "repository_import")[:1]},
 		"an event that nobody knows":            {facts: sound(nil), needs: on("brand_new"), want: want{events: []string{"brand_new"}, problems: []string{"not subscribed to brand_new"}}},
 		"a new event that the app has":          {facts: sound(func(f *Facts) { f.Events = append(f.Events, "brand_new") }), needs: on("brand_new")},
-		"GitHub Enterprise Server has its host": {facts: sound(func(f *Facts) { f.PageURL = "https://ghe.acme.test/github-apps/acme-bot" }), needs: on("label"), want: want{events: []string{"label"}, problems: []string{"https://ghe.acme.test/settings/apps/acme-bot/permissions"}}},
+		"GitHub Enterprise Server has its host": {facts: sound(func(f *Facts) { f.PageURL = "https://ghe.acme.test/github-apps/acme-bot" }), needs: on("label"), want: want{events: []string{"label"}, problems: []string{"https://ghe.acme.test/organizations/acme/settings/apps/acme-bot/permissions"}}},
 		"a trigger needs a permission itself":   {facts: sound(nil), needs: []Need{{Trigger: "ci", On: []string{"issues"}, Permissions: map[string]string{"contents": "read", "issues": "write", "metadata": "read"}}}, want: want{permissions: []string{"contents:read"}, problems: []string{"trigger ci needs the permission contents:read"}}},
 		"and a greater one than it has":         {facts: sound(nil), needs: []Need{{Trigger: "ci", Permissions: map[string]string{"checks": "write"}}}, want: want{permissions: []string{"checks:write"}, problems: []string{"checks:write"}}},
 
 		"a hook with the event":                        {facts: hook(RepoHook, "push"), needs: on("push")},
 		"a hook with every event":                      {facts: hook(OrgHook, "*"), needs: on("push", "team")},
-		"a hook without it":                            {facts: hook(RepoHook, "push"), needs: on("issues"), want: want{events: []string{"issues"}, problems: []string{"trigger triage is dead here: the webhook does not send issues"}}},
+		"a hook without it":                            {facts: hook(RepoHook, "push"), needs: on("issues"), want: want{events: []string{"issues"}, problems: []string{"trigger triage is dead here: the webhook does not send issues; tick it at https://github.com/acme/widgets/settings/hooks/4711"}}},
 		"a hook that the trigger may not mean":         {facts: hook(RepoHook, "push"), needs: []Need{{Trigger: "triage", On: []string{"issues"}}}},
 		"what hooks are never sent":                    {facts: hook(RepoHook, "push"), needs: on("installation"), want: want{problems: []string{"trigger triage is dead: GitHub sends installation to apps, never to the webhook"}}},
 		"what hooks are never sent, and are not meant": {facts: hook(RepoHook, "push"), needs: []Need{{Trigger: "triage", On: []string{"installation"}}}},

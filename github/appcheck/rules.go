@@ -15,14 +15,14 @@ func (v *Verdict) problem(format string, args ...any) {
 
 func inactive(f Facts, _ Expect, v *Verdict) {
 	if !f.Active {
-		v.problem("%s is switched off: GitHub sends nothing; tick Active in its settings", f.Kind)
+		v.problem("%s is switched off: GitHub sends nothing; tick Active at %s", f.Kind, v.SettingsURL)
 	}
 }
 
 func drifted(f Facts, e Expect, v *Verdict) {
 	switch {
 	case f.Hook.URL == "":
-		v.problem("%s has no delivery URL: GitHub sends nothing", f.Kind)
+		v.problem("%s has no delivery URL: GitHub sends nothing; set one at %s", f.Kind, v.SettingsURL)
 		v.URLDrifted = e.URL != ""
 	case e.URL != "" && !SameURL(f.Hook.URL, e.URL):
 		v.URLDrifted = true
@@ -31,19 +31,19 @@ func drifted(f Facts, e Expect, v *Verdict) {
 
 func secretless(f Facts, _ Expect, v *Verdict) {
 	if !f.Hook.HasSecret {
-		v.problem("%s has no secret at GitHub: its deliveries are not signed, and every one is refused; set there what is configured here", f.Kind)
+		v.problem("%s has no secret at GitHub: its deliveries are not signed, and every one is refused; set the one that is configured here at %s", f.Kind, v.SettingsURL)
 	}
 }
 
 func contentType(f Facts, _ Expect, v *Verdict) {
 	if t := f.Hook.ContentType; t != "" && t != "json" {
-		v.problem("%s sends %s: it is accepted, but a payload grows by encoding and the largest do not get through; choose application/json", f.Kind, t)
+		v.problem("%s sends %s: it is accepted, but a payload grows by encoding and the largest do not get through; choose application/json at %s", f.Kind, t, v.SettingsURL)
 	}
 }
 
 func insecureTLS(f Facts, _ Expect, v *Verdict) {
 	if f.Hook.InsecureTLS {
-		v.problem("%s does not verify this server's certificate: anyone in between can read and drop deliveries; enable SSL verification", f.Kind)
+		v.problem("%s does not verify this server's certificate: anyone in between can read and drop deliveries; enable SSL verification at %s", f.Kind, v.SettingsURL)
 	}
 }
 
@@ -62,7 +62,7 @@ func events(f Facts, e Expect, v *Verdict) {
 				}
 			case f.subscribed(event):
 				if f.Kind == App {
-					lacking(f, e, v, need.Trigger, info, action, true)
+					lacking(f, v, need.Trigger, info, action, true)
 				}
 			case f.Kind == App && known && (info.Subscription == github.SubscriptionUncertain || info.SentUnasked(f.Permissions)):
 			case event == "ping":
@@ -71,9 +71,9 @@ func events(f Facts, e Expect, v *Verdict) {
 			default:
 				v.MissingEvents = append(v.MissingEvents, event)
 				if f.Kind != App {
-					v.problem("trigger %s is dead here: the webhook does not send %s; tick it in the webhook's settings", need.Trigger, event)
-				} else if !known || !lacking(f, e, v, need.Trigger, info, action, false) {
-					v.problem("trigger %s is dead: the app is not subscribed to %s; tick it at %s", need.Trigger, event, settingsPage(f, e.WebHost))
+					v.problem("trigger %s is dead here: the webhook does not send %s; tick it at %s", need.Trigger, event, v.SettingsURL)
+				} else if !known || !lacking(f, v, need.Trigger, info, action, false) {
+					v.problem("trigger %s is dead: the app is not subscribed to %s; tick it at %s", need.Trigger, event, permissionsPage(f, v.SettingsURL))
 				}
 			}
 			told[event] = true
@@ -82,7 +82,7 @@ func events(f Facts, e Expect, v *Verdict) {
 }
 
 // lacking reports the permission that gates an event, if the app lacks it.
-func lacking(f Facts, e Expect, v *Verdict, trigger string, info github.EventInfo, action string, subscribed bool) bool {
+func lacking(f Facts, v *Verdict, trigger string, info github.EventInfo, action string, subscribed bool) bool {
 	name, level, ok := info.MissingPermission(action, f.Permissions)
 	if ok {
 		return false
@@ -94,9 +94,9 @@ func lacking(f Facts, e Expect, v *Verdict, trigger string, info github.EventInf
 		what += "." + action
 	}
 	if subscribed {
-		v.problem("trigger %s is dead: GitHub sends %s only to an app with the permission %s; grant it at %s", trigger, what, permission, settingsPage(f, e.WebHost))
+		v.problem("trigger %s is dead: GitHub sends %s only to an app with the permission %s; grant it at %s", trigger, what, permission, permissionsPage(f, v.SettingsURL))
 	} else {
-		v.problem("trigger %s is dead: the app is not subscribed to %s, which needs the permission %s; grant it, tick the event, and have the new permission accepted where the app is installed: %s", trigger, info.Name, permission, settingsPage(f, e.WebHost))
+		v.problem("trigger %s is dead: the app is not subscribed to %s, which needs the permission %s; grant it, tick the event, and have the new permission accepted where the app is installed: %s", trigger, info.Name, permission, permissionsPage(f, v.SettingsURL))
 	}
 	return true
 }
@@ -113,7 +113,7 @@ func permissions(f Facts, e Expect, v *Verdict) {
 				continue
 			}
 			v.MissingPermissions = append(v.MissingPermissions, name+":"+level)
-			v.problem("trigger %s needs the permission %s:%s, which the app lacks; grant it at %s", need.Trigger, name, level, settingsPage(f, e.WebHost))
+			v.problem("trigger %s needs the permission %s:%s, which the app lacks; grant it at %s", need.Trigger, name, level, permissionsPage(f, v.SettingsURL))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package appcheck
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -39,15 +40,33 @@ func shown(text string) string {
 	return u.String()
 }
 
-// settingsPage is where the app's permissions and events are changed. GitHub shows an
-// organization's app below the organization; the page of a user's says so.
+// settingsPage is where the app's or the webhook's own settings are changed.
 func settingsPage(f Facts, webHost string) string {
 	host := "https://" + webHost
 	if u, err := url.Parse(f.PageURL); err == nil && u.Host != "" {
 		host = u.Scheme + "://" + u.Host
 	}
-	if f.Slug == "" {
-		return host + "/settings/apps"
+	hook := "/settings/hooks/" + strconv.FormatInt(f.Webhook.ID, 10)
+	app := "/settings/apps/" + url.PathEscape(f.Slug)
+	switch {
+	case f.Kind == RepoHook:
+		return host + "/" + f.Webhook.Repo + hook
+	case f.Kind == OrgHook:
+		return host + "/organizations/" + url.PathEscape(f.Webhook.Org) + hook
+	case f.Slug != "" && f.Org != "":
+		return host + "/organizations/" + url.PathEscape(f.Org) + app
+	case f.Slug != "" && f.User != "":
+		return host + app
+	case f.PageURL != "": // an enterprise's, perhaps: its public page leads its owners to the settings
+		return f.PageURL
 	}
-	return host + "/settings/apps/" + url.PathEscape(f.Slug) + "/permissions (an organization's app: " + host + "/organizations/ORG/settings/apps/" + url.PathEscape(f.Slug) + "/permissions)"
+	return host + "/settings/apps"
+}
+
+// permissionsPage is where an app's permissions and events are changed; page is its settings page.
+func permissionsPage(f Facts, page string) string {
+	if f.Slug == "" || f.Org == "" && f.User == "" {
+		return page
+	}
+	return page + "/permissions"
 }

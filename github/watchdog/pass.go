@@ -234,7 +234,14 @@ func (p *pass) saveRepairs(ctx context.Context, list []Repair) error {
 	}
 	for _, r := range list {
 		if old := p.repairs[r.GUID]; old.State != r.State {
-			p.log.Info("a repair "+r.State, "delivery", r.GUID, "event", r.Event, "reason", r.Reason, "attempts", r.Attempts)
+			level, what := slog.LevelDebug, "a delivery is missing" // there may be thousands; a summary follows
+			switch r.State {
+			case Arrived:
+				what = "a missing delivery has arrived"
+			case Lost:
+				level, what = slog.LevelWarn, "a missing delivery is lost"
+			}
+			p.log.Log(ctx, level, what, "delivery", r.GUID, "event", r.Event, "reason", r.Reason, "attempts", r.Attempts, "error", r.LastError)
 		}
 		p.repairs[r.GUID] = r
 	}

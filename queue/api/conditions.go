@@ -55,7 +55,7 @@ func conditions(f facts, s *Status) []Condition {
 		if s.Watchdog.AwaitedSince != nil {
 			since = *s.Watchdog.AwaitedSince
 		}
-		add("webhook_repairs_pending", "warning", since, "%s asked for and not arrived; see `preloop repairs list`", plural(n, "redelivery was", "redeliveries were"))
+		add("webhook_repairs_pending", "warning", since, "%s; see `preloop repairs list`", plural(n, "missing delivery was asked for again and has not arrived", "missing deliveries were asked for again and have not arrived"))
 	}
 	var drifted []string
 	var drift time.Time

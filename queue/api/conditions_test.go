@@ -81,7 +81,7 @@ func TestConditions(t *testing.T) {
 			func(f *facts) { f.nodes[0].StartedAt = *ago(time.Minute) },
 		},
 		"repairs pending": {
-			"webhook_repairs_pending", "warning", "1 redelivery was", ago(time.Minute),
+			"webhook_repairs_pending", "warning", "1 missing delivery was asked for again", ago(time.Minute),
 			func(f *facts) { f.repairs = []queue.Repair{{Attempts: 1, LastAttempt: *ago(time.Minute)}, {}} },
 			func(f *facts) { f.repairs = f.repairs[1:] },
 		},

@@ -112,6 +112,7 @@ type AppVerdict struct {
 	HookURL            *string      `json:"hook_url"`
 	ExpectedURL        *string      `json:"expected_url"`
 	URLDrifted         bool         `json:"url_drifted"`
+	SettingsURL        *string      `json:"settings_url"` // GitHub's page where all of it is changed
 	MissingEvents      []string     `json:"missing_events"`
 	MissingPermissions []string     `json:"missing_permissions"`
 	Problems           []string     `json:"problems"`

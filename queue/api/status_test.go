@@ -45,7 +45,7 @@ func TestStatusFields(t *testing.T) {
 		w.has("github_breaker", s["github_breaker"], breakerKeys)
 		w.has("a breaker", s["breakers"].([]any)[0], "credential", breakerKeys)
 		for _, a := range s["apps"].([]any) {
-			w.has("an app", a, "source app_id checked checked_at healthy hook_url expected_url url_drifted missing_events missing_permissions problems error secrets")
+			w.has("an app", a, "source app_id checked checked_at healthy hook_url expected_url url_drifted settings_url missing_events missing_permissions problems error secrets")
 		}
 		w.has("a secret", s["apps"].([]any)[0].(map[string]any)["secrets"].([]any)[0], "name deliveries last_used_at")
 		w.has("a trigger", s["triggers"].([]any)[0], triggerKeys)
