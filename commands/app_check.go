@@ -53,7 +53,7 @@ func (c *AppCheckCmd) check(ctx context.Context, a *app, m *monitor) error {
 	if err != nil {
 		return err
 	}
-	t := &table{header: []string{"SOURCE", "STATE", "FINDING"}}
+	t := &table{header: []string{"SOURCE", "STATE", "FINDING"}, wrap: true}
 	code := exitDone
 	for _, v := range verdicts {
 		switch {
@@ -186,4 +186,4 @@ func (m *monitor) tell(verdicts []verdict, told map[string]string) {
 	}
 }
 
-var errNoKey = errors.New("no private key is configured for the app, so GitHub cannot be asked about it")
+var errNoKey = errors.New("no private key is configured for the app, so GitHub cannot be asked about it: set its private_key")

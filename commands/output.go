@@ -151,6 +151,7 @@ type table struct {
 	header []string
 	rows   [][]string
 	flex   []int // columns that give way when the terminal is narrow, the first one first
+	wrap   bool  // the last column is prose: on a terminal it goes on below itself
 	empty  string
 }
 
@@ -181,6 +182,9 @@ func (t *table) render(out io.Writer, s screen) error {
 			}
 		}
 		return nil
+	}
+	if t.wrap {
+		rows = wrapLast(t.header, rows, s.width)
 	}
 	fit(t.header, rows, t.flex, s.width)
 	var b strings.Builder

@@ -2,12 +2,15 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // The scripts drive the real program. Each has a store of its own in $STORE, a free address in
 // $ADDR, and the secrets that a server needs; `ready` waits until that server is, and
-// `until` repeats a command until its output matches.
+// `until` repeats a command until its output matches, and `code` asks for an exit code.
 func TestScriptsOnSQLite(t *testing.T) {
 	runScripts(t, "sqlite", func(e *testscript.Env) (string, error) {
 		return "sqlite://" + filepath.Join(e.WorkDir, "preloop.db"), nil
@@ -94,8 +97,26 @@ func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, 
 			return os.Mkdir(filepath.Join(e.WorkDir, "state"), 0o700)
 		},
 		Condition: func(cond string) (bool, error) { return cond == kind, nil },
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand, "code": code},
 	})
+}
+
+// code N COMMAND… runs a command that has to exit with N.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N COMMAND…")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if want := args[0]; strconv.Itoa(got) != want {
+		ts.Fatalf("exit code %d, want %s", got, want)
+	}
 }
 
 // ready waits for the server at $SERVER.

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -108,7 +109,7 @@ func (c *WatchdogCmd) once(ctx context.Context, a *app, cfg *config.Config, stor
 }
 
 func (c *WatchdogCmd) report(a *app, results []watchdog.Result) error {
-	t := &table{header: []string{"SOURCE", "EXAMINED", "MISSING", "REDELIVERED", "IN GRACE", "OPEN", "ERROR", "NOTE"}, flex: []int{6, 7}}
+	t := &table{header: []string{"SOURCE", "EXAMINED", "MISSING", "REDELIVERED", "IN GRACE", "OPEN", "NOTE"}, wrap: true}
 	asks := &table{header: []string{"WOULD ASK FOR", "SOURCE", "EVENT", "REASON", "ATTEMPTS", "DELIVERED"}}
 	failed := false
 	for _, r := range results {
@@ -131,7 +132,7 @@ func (c *WatchdogCmd) report(a *app, results []watchdog.Result) error {
 			}
 			continue
 		}
-		t.add(p.Source, strconv.Itoa(p.Examined), strconv.Itoa(p.Missing), strconv.Itoa(p.Redelivered), strconv.Itoa(p.SkippedGrace), strconv.Itoa(p.OpenRepairs), orDash(p.Error), orDash(p.Note))
+		t.add(p.Source, strconv.Itoa(p.Examined), strconv.Itoa(p.Missing), strconv.Itoa(p.Redelivered), strconv.Itoa(p.SkippedGrace), strconv.Itoa(p.OpenRepairs), orDash(cmp.Or(p.Error, p.Note)))
 	}
 	if !c.asJSON() {
 		if err := t.print(a); err != nil {

@@ -27,6 +27,8 @@ type Verdict struct {
 	MissingEvents      []string // sorted
 	MissingPermissions []string // name:level, sorted
 	Problems           []string // sentences, with what to do
+
+	told map[[2]string]bool // trigger and permission that a problem is about
 }
 
 // Healthy reports whether nothing was found.
@@ -42,7 +44,7 @@ var rules = []rule{inactive, drifted, secretless, contentType, insecureTLS, even
 
 // Judge compares the facts with what is expected. It is pure.
 func Judge(f Facts, e Expect) Verdict {
-	v := Verdict{HookURL: shown(f.Hook.URL), SettingsURL: settingsPage(f, e.WebHost)}
+	v := Verdict{HookURL: shown(f.Hook.URL), SettingsURL: settingsPage(f, e.WebHost), told: map[[2]string]bool{}}
 	for _, r := range rules {
 		r(f, e, &v)
 	}

@@ -37,13 +37,13 @@ func secretless(f Facts, _ Expect, v *Verdict) {
 
 func contentType(f Facts, _ Expect, v *Verdict) {
 	if t := f.Hook.ContentType; t != "" && t != "json" {
-		v.problem("%s sends %s: it is accepted, but a payload grows by encoding and the largest do not get through; choose application/json at %s", f.Kind, t, v.SettingsURL)
+		v.problem("%s sends its payloads as %s: they are accepted, but grow by the encoding, and the largest do not get through; choose application/json at %s", f.Kind, t, v.SettingsURL)
 	}
 }
 
 func insecureTLS(f Facts, _ Expect, v *Verdict) {
 	if f.Hook.InsecureTLS {
-		v.problem("%s does not verify this server's certificate: anyone in between can read and drop deliveries; enable SSL verification at %s", f.Kind, v.SettingsURL)
+		v.problem("GitHub does not verify this server's certificate for %s: anyone in between can read and drop deliveries; enable SSL verification at %s", f.Kind, v.SettingsURL)
 	}
 }
 
@@ -88,6 +88,7 @@ func lacking(f Facts, v *Verdict, trigger string, info github.EventInfo, action 
 		return false
 	}
 	permission := name + ":" + level
+	v.told[[2]string{trigger, permission}] = true
 	v.MissingPermissions = append(v.MissingPermissions, permission)
 	what := info.Name
 	if action != "" {
@@ -109,7 +110,7 @@ func permissions(f Facts, e Expect, v *Verdict) {
 	for _, need := range e.Needs {
 		for _, name := range slices.Sorted(maps.Keys(need.Permissions)) {
 			level := need.Permissions[name]
-			if rank(f.Permissions[name]) >= rank(level) {
+			if rank(f.Permissions[name]) >= rank(level) || v.told[[2]string{need.Trigger, name + ":" + level}] {
 				continue
 			}
 			v.MissingPermissions = append(v.MissingPermissions, name+":"+level)
