@@ -26,10 +26,11 @@ func TestMain(m *testing.M) {
 
 // The scripts drive the real program. Each has a store of its own in $STORE, a free address in
 // $ADDR, and the secrets that a server needs; `ready` waits until that server is, and
-// `until` repeats a command until its output matches, and `code` asks for an exit code.
+// `until` repeats a command until its output matches, `code` asks for an exit code, and
+// `store` makes another store.
 func TestScriptsOnSQLite(t *testing.T) {
 	runScripts(t, "sqlite", func(e *testscript.Env) (string, error) {
-		return "sqlite://" + filepath.Join(e.WorkDir, "preloop.db"), nil
+		return "sqlite://" + filepath.Join(e.WorkDir, uuid.NewString()+".db"), nil
 	})
 }
 
@@ -79,6 +80,7 @@ func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, 
 			if err != nil {
 				return err
 			}
+			e.Values["store"] = func() (string, error) { return store(e) }
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				return err
@@ -97,8 +99,18 @@ func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, 
 			return os.Mkdir(filepath.Join(e.WorkDir, "state"), 0o700)
 		},
 		Condition: func(cond string) (bool, error) { return cond == kind, nil },
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand, "code": code},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand, "code": code, "store": anotherStore},
 	})
+}
+
+// anotherStore sets a variable to the URL of a store that is not there yet, of the kind of $STORE.
+func anotherStore(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: store VARIABLE")
+	}
+	url, err := ts.Value("store").(func() (string, error))()
+	ts.Check(err)
+	ts.Setenv(args[0], url)
 }
 
 // code N COMMAND… runs a command that has to exit with N.
