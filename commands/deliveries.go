@@ -41,7 +41,7 @@ func (s *DeliverySelection) filter() (f queue.DeliveryFilter, err error) {
 type DeliveriesListCmd struct {
 	DeliverySelection
 	Output
-	Limit int `short:"L" default:"30" help:"How many at most."`
+	Limit int `short:"L" default:"30" help:"How many at most; 0: all."`
 }
 
 // Run prints the list.

@@ -26,7 +26,7 @@ type RunsListCmd struct {
 	Subject  string   `placeholder:"OWNER/REPO#N" help:"Only about this issue, pull request or discussion."`
 	Delivery string   `placeholder:"ID" help:"Only of this delivery."`
 	Since    string   `placeholder:"WHEN" help:"Only since then: 2h, 3d, 2026-08-20, an RFC 3339 time."`
-	Limit    int      `short:"L" default:"30" help:"How many at most."`
+	Limit    int      `short:"L" default:"30" help:"How many at most; 0: all."`
 	Output
 }
 
@@ -45,8 +45,11 @@ func (c *RunsListCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	defer done()
 	t := &table{header: []string{"ID", "TRIGGER", "KIND", "STATE", "REASON", "SUBJECT", "ATTEMPTS", "CREATED", "ERROR"}, flex: []int{8, 5, 1}, empty: "No runs match."}
-	for n := 0; n < c.Limit; {
-		f.Limit = min(c.Limit-n, api.MaxLimit)
+	for n := 0; c.Limit == 0 || n < c.Limit; {
+		f.Limit = api.MaxLimit
+		if c.Limit > 0 {
+			f.Limit = min(c.Limit-n, api.MaxLimit)
+		}
 		page, err := ops.Runs(ctx, f)
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // The scripts drive the real program. Each has a store of its own in $STORE, a free address in
 // $ADDR, and the secrets that a server needs; `ready` waits until that server is, and
 // `until` repeats a command until its output matches, `code` asks for an exit code, and
-// `store` makes another store.
+// `store` makes another store. The example scripts are in $SCRIPTS.
 func TestScriptsOnSQLite(t *testing.T) {
 	runScripts(t, "sqlite", func(e *testscript.Env) (string, error) {
 		return "sqlite://" + filepath.Join(e.WorkDir, uuid.NewString()+".db"), nil
@@ -73,6 +73,10 @@ func database(e *testscript.Env, server string) (string, error) {
 }
 
 func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, error)) {
+	scripts, err := filepath.Abs("../scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
@@ -96,10 +100,11 @@ func runScripts(t *testing.T, kind string, store func(*testscript.Env) (string, 
 			e.Setenv("PRELOOP_SYSTEM_TOKEN", "a system token of the scripts")
 			e.Setenv("STATE_DIRECTORY", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("SCRIPTS", scripts)
 			return os.Mkdir(filepath.Join(e.WorkDir, "state"), 0o700)
 		},
 		Condition: func(cond string) (bool, error) { return cond == kind, nil },
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand, "code": code, "store": anotherStore},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "until": until, "github": githubCommand, "code": code, "store": anotherStore, "dead": deadLetters},
 	})
 }
 
