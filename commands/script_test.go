@@ -35,15 +35,21 @@ func TestScriptsOnSQLite(t *testing.T) {
 }
 
 func TestScriptsOnPostgres(t *testing.T) {
+	server := postgresServer(t)
+	runScripts(t, "postgres", func(e *testscript.Env) (string, error) { return database(server, e.Defer, e.T().Log) })
+}
+
+func postgresServer(t *testing.T) string {
+	t.Helper()
 	server := os.Getenv("PRELOOP_TEST_POSTGRES")
 	if server == "" {
 		t.Fatal("PRELOOP_TEST_POSTGRES names no server; `eval \"$(scripts/postgres env)\"` starts a private one, and scripts/test does that by itself")
 	}
-	runScripts(t, "postgres", func(e *testscript.Env) (string, error) { return database(e, server) })
+	return server
 }
 
-// database creates an empty database and drops it when the script is over.
-func database(e *testscript.Env, server string) (string, error) {
+// database creates an empty database, and hands over how to drop it.
+func database(server string, cleanup func(func()), log func(...any)) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
 		return "", err
@@ -63,9 +69,9 @@ func database(e *testscript.Env, server string) (string, error) {
 	if err := admin("CREATE DATABASE " + name); err != nil {
 		return "", err
 	}
-	e.Defer(func() {
+	cleanup(func() {
 		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
-			e.T().Log(err)
+			log(err)
 		}
 	})
 	u.Path = "/" + name

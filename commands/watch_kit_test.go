@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,7 +87,13 @@ func newFakeGitHub() (*githubfake.Server, *githubfake.Hook) {
 
 func newWatchWorld(t *testing.T, more string) *watchWorld {
 	t.Helper()
-	cfg, err := config.Load(config.Options{Path: writeConfig(t, more)})
+	return newWatchWorldIn(t, "", more)
+}
+
+// newWatchWorldIn has its store elsewhere than in a file.
+func newWatchWorldIn(t *testing.T, store, more string) *watchWorld {
+	t.Helper()
+	cfg, err := config.Load(config.Options{Path: writeConfig(t, more), Flags: config.Flags{Store: store}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +103,7 @@ func newWatchWorld(t *testing.T, more string) *watchWorld {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.store.Close() })
-	w.hub = w.newHub()
+	w.hub = w.newHub(w.store, w.fake.Transport())
 	w.post = webhook.New(webhook.Config{
 		Sources: webhookSources(cfg), MaxBody: cfg.Ingress.MaxBody, Memory: cfg.Ingress.Memory, Budget: cfg.Ingress.Budget, Attempts: cfg.Ingress.Attempts,
 		AttemptTimeout: cfg.Ingress.AttemptTimeout, RetryDelay: cfg.Ingress.RetryDelay, ReadTimeout: cfg.Ingress.ReadTimeout,
@@ -106,12 +113,12 @@ func newWatchWorld(t *testing.T, more string) *watchWorld {
 }
 
 // newHub is a process's own access to the fake GitHub.
-func (w *watchWorld) newHub() *hub {
+func (w *watchWorld) newHub(store queue.Store, way http.RoundTripper) *hub {
 	h := &hub{log: w.log, roles: map[string]cachedRole{}}
 	h.endpoint, _ = github.ParseEndpoint("")
-	h.breakers = breaker.New(breaker.Options{Settings: breakerSettings(w.cfg), Host: h.endpoint.Host(), Store: breakerDocs{w.store}, Node: "node"})
+	h.breakers = breaker.New(breaker.Options{Settings: breakerSettings(w.cfg), Host: h.endpoint.Host(), Store: breakerDocs{store}, Node: "node"})
 	h.transport = func() github.Options {
-		return github.Options{Endpoint: h.endpoint, Breakers: h.breakers, Transport: w.fake.Transport()}
+		return github.Options{Endpoint: h.endpoint, Breakers: h.breakers, Transport: way}
 	}
 	h.configure(w.cfg)
 	return h

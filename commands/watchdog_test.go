@@ -75,39 +75,6 @@ func TestWatchdogBringsLostDeliveriesInByTheOneDoor(t *testing.T) {
 	})
 }
 
-func TestWatchdogWorksOffALongOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := adopted(t, "watchdog: { max_pages: 1, budget: 50 }\n")
-		const lost = 150
-		for i := range lost {
-			w.fake.Record(w.hook, githubfake.Row{ID: 1<<61 + int64(i), GUID: fmt.Sprint("lost-", i), Event: "push", Status: "failed to connect to host", StatusCode: 502, Payload: []byte(`{"ref":"refs/heads/main"}`), DeliveredAt: time.Now().Add(time.Duration(i) * time.Millisecond)})
-		}
-		time.Sleep(3 * time.Minute)
-		passes := 0
-		for ; passes < 40; passes++ {
-			calls := w.fake.Calls("GET /app/hook/deliveries")
-			r := w.pass(t, "a")
-			if r.Err != nil {
-				t.Fatal(r.Err)
-			}
-			if n := w.fake.Calls("GET /app/hook/deliveries") - calls; n > 1 || r.Redelivered > 50 {
-				t.Fatalf("pass %d: %d pages, %+v", passes, n, r)
-			}
-			if w.fake.Wait(); passes > 4 && r.OpenRepairs == 0 {
-				break
-			}
-			time.Sleep(5 * time.Minute)
-		}
-		counts, err := w.store.Counts(t.Context())
-		if err != nil || counts.Deliveries[queue.Received] != lost {
-			t.Errorf("%v of %d after %d passes, %v", counts.Deliveries, lost, passes, err)
-		}
-		if n := w.fake.Calls("POST /app/hook/deliveries/{id}/attempts"); n != lost {
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
 func TestWatchdogKeepsItsWatermarkThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := adopted(t, "")
@@ -142,25 +109,6 @@ func TestWatchdogKeepsItsWatermarkThroughAnOutage(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 		w.fake.Wait()
-	})
-}
-
-func TestWatchdogsOfTwoNodesTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := adopted(t, "")
-		for i := range 30 {
-			w.lose(fmt.Sprint("lost-", i), 502)
-		}
-		time.Sleep(3 * time.Minute)
-		results := make(chan watchdog.Result, 2)
-		for _, owner := range []string{"a", "b"} {
-			go func() { results <- w.pass(t, owner) }()
-		}
-		a, b := <-results, <-results
-		w.fake.Wait()
-		if a.Held == b.Held || a.Redelivered+b.Redelivered != 30 || w.fake.Calls("POST /app/hook/deliveries/{id}/attempts") != 30 {
-			t.Errorf("got %+v and %+v", a, b)
-		}
 	})
 }
 
