@@ -51,15 +51,35 @@ func BenchmarkEnqueue(b *testing.B) {
 
 // BenchmarkWork claims and settles without runs, as the product's worker does.
 func BenchmarkWork(b *testing.B) {
+	work(b, func(*queue.DeliveryClaim) queue.Settlement {
+		return queue.Settlement{Decisions: []queue.Decision{{Trigger: "a", Verdict: queue.Filtered, Reason: "if: false"}}}
+	})
+}
+
+// BenchmarkAdmit claims and settles with a run each, of one trigger or of four in turns. Nothing
+// starts them, so that most are dropped: a queue that is full costs the most to look at.
+func BenchmarkAdmit(b *testing.B) {
+	for _, triggers := range []int{1, 4} {
+		b.Run(fmt.Sprint("triggers=", triggers), func(b *testing.B) {
+			work(b, func(c *queue.DeliveryClaim) queue.Settlement {
+				name := fmt.Sprint("t", int(c.Seq)%triggers)
+				return queue.Settlement{
+					Decisions:  []queue.Decision{{Trigger: name, Verdict: queue.Matched, Reason: "matched"}},
+					Admissions: []queue.Admission{{Trigger: name, QueueSize: 200, QueueWait: time.Hour}},
+				}
+			})
+		})
+	}
+}
+
+func work(b *testing.B, decide func(*queue.DeliveryClaim) queue.Settlement) {
 	s := open(b, newDatabase(b), postgres.Options{})
 	fill(b, s, "72d3162e", b.N)
 	ctx, stop := context.WithCancel(b.Context())
 	var done atomic.Int64
 	w := queue.Worker{
 		Store: s, Node: "node", Settings: queue.DefaultSettings(),
-		Decide: func(context.Context, *queue.DeliveryClaim) (queue.Settlement, error) {
-			return queue.Settlement{Decisions: []queue.Decision{{Trigger: "a", Verdict: queue.Filtered, Reason: "if: false"}}}, nil
-		},
+		Decide: func(_ context.Context, c *queue.DeliveryClaim) (queue.Settlement, error) { return decide(c), nil },
 		Observe: func(queue.DeliveryAttempt) {
 			if done.Add(1) == int64(b.N) {
 				stop()

@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// A batch takes along at most so many rows, and closes once it holds so many bytes.
+// A batch takes along at most so many rows, and closes once it holds so many bytes. One that admits
+// is small: it asks about each of its rows, and holds the locks of their triggers meanwhile.
 const (
 	maxBatch      = 256
+	maxAdmissions = 32
 	maxBatchBytes = 8 << 20
 )
 
@@ -29,6 +31,7 @@ type group[In, Out any] struct {
 	// was written.
 	commit  func(context.Context, []*op[In, Out]) error
 	size    func(In) int
+	most    int // members of a batch
 	stopped chan struct{}
 }
 
@@ -41,8 +44,8 @@ type op[In, Out any] struct {
 	done chan struct{}
 }
 
-func newGroup[In, Out any](s *Store, commit func(context.Context, []*op[In, Out]) error, size func(In) int) *group[In, Out] {
-	return &group[In, Out]{store: s, ops: make(chan *op[In, Out], maxBatch), commit: commit, size: size, stopped: make(chan struct{})}
+func newGroup[In, Out any](s *Store, most int, commit func(context.Context, []*op[In, Out]) error, size func(In) int) *group[In, Out] {
+	return &group[In, Out]{store: s, ops: make(chan *op[In, Out], maxBatch), commit: commit, size: size, most: most, stopped: make(chan struct{})}
 }
 
 var errClosed = errors.New("the store is closed")
@@ -84,7 +87,7 @@ func (g *group[In, Out]) run() {
 }
 
 func (g *group[In, Out]) commitAll() {
-	batch := make([]*op[In, Out], 0, maxBatch)
+	batch := make([]*op[In, Out], 0, g.most)
 	for {
 		batch = batch[:0]
 		select {
@@ -100,7 +103,7 @@ func (g *group[In, Out]) commitAll() {
 		}
 		bytes := g.size(batch[0].in)
 	gather:
-		for len(batch) < maxBatch && bytes < maxBatchBytes {
+		for len(batch) < g.most && bytes < maxBatchBytes {
 			select {
 			case o := <-g.ops:
 				batch = append(batch, o)

@@ -3,11 +3,14 @@
 //
 // The database's clock decides leases and all other times. What several nodes decide at once about
 // one trigger is decided under the lock of its row in the table triggers (writer.go). Deliveries
-// are taken in and settled by the batch, one transaction for all that wait (group.go). Nodes wake
+// are taken in, settled and admitted by the batch, one transaction for all that wait (group.go). Nodes wake
 // each other by notifications (listen.go).
 //
 // Nothing depends on the state of a session, so that a pooler in transaction mode may stand
 // between; only the connection that listens has to be a direct one.
+//
+// No statement needs more than version 13: the youngest feature is the generated column, of 12. Where
+// extract() became exact, in 14, it changed nothing: a double keeps today's microseconds.
 package postgres
 
 import (
@@ -65,6 +68,7 @@ type Store struct {
 
 	enqueues *group[arrival, queue.EnqueueResult]
 	settles  *group[settling, queue.Settled]
+	admits   *group[settling, queue.Settled]
 
 	stop       context.Context // ends with Close
 	cancel     context.CancelFunc
@@ -125,10 +129,12 @@ func open(ctx context.Context, url string, o Options, tracer pgx.QueryTracer) (*
 		return nil, err
 	}
 	s.stop, s.cancel = context.WithCancel(context.Background())
-	s.enqueues = newGroup(s, s.enqueue, func(a arrival) int { return len(a.body) })
-	s.settles = newGroup(s, s.settleMany, func(settling) int { return 0 })
+	s.enqueues = newGroup(s, maxBatch, s.enqueue, func(a arrival) int { return len(a.body) })
+	s.settles = newGroup(s, maxBatch, s.settleMany, func(settling) int { return 0 })
+	s.admits = newGroup(s, maxAdmissions, s.admitMany, func(settling) int { return 0 })
 	s.background.Go(s.enqueues.run)
 	s.background.Go(s.settles.run)
+	s.background.Go(s.admits.run)
 	s.background.Go(s.notifyAll)
 	if o.Serve {
 		s.listening.Do(func() { s.background.Go(s.listenAll) })

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -17,16 +16,17 @@ type settling struct {
 	st    queue.Settlement
 }
 
-// SettleDelivery implements queue.Deliveries. What admits no runs is settled by the batch; what
-// does has a transaction of its own, under the locks of its triggers.
+// SettleDelivery implements queue.Deliveries. What waits is settled by the batch; what admits runs
+// has batches of its own, under the locks of their triggers.
 func (s *Store) SettleDelivery(ctx context.Context, l queue.Lease, st queue.Settlement) (queue.Settled, error) {
-	if st.Kind != queue.SettleDone || !slices.ContainsFunc(st.Decisions, matched) {
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		out, _, err := s.settles.do(ctx, settling{l, st})
-		return out, err
+	group := s.settles
+	if st.Kind == queue.SettleDone && slices.ContainsFunc(st.Decisions, matched) {
+		group = s.admits
 	}
-	return get(ctx, s, func(t *tx) (queue.Settled, error) { return t.settle(s, l, st) })
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	out, _, err := group.do(ctx, settling{l, st})
+	return out, err
 }
 
 func matched(d queue.Decision) bool { return d.Verdict == queue.Matched }
@@ -93,37 +93,75 @@ func (s *Store) settleMany(ctx context.Context, ops []*op[settling, queue.Settle
 	return err
 }
 
-// settle makes a delivery done together with its runs.
-func (t *tx) settle(s *Store, l queue.Lease, st queue.Settlement) (out queue.Settled, err error) {
+// admitMany makes the deliveries of a batch done together with their runs. One delivery after the
+// other is decided on: what counts for the next one is what the one before has left.
+func (s *Store) admitMany(ctx context.Context, ops []*op[settling, queue.Settled]) error {
+	leases := make([]queue.Lease, len(ops))
 	var triggers []string
-	for _, dec := range st.Decisions {
-		if matched(dec) {
-			triggers = append(triggers, dec.Trigger)
+	for i, o := range ops {
+		leases[i] = o.in.lease
+		for _, dec := range o.in.st.Decisions {
+			if matched(dec) {
+				triggers = append(triggers, dec.Trigger)
+			}
 		}
 	}
-	if err := t.lock(triggers...); err != nil {
-		return out, err
+	wakes, err := s.once(ctx, nil, func(t *tx) error {
+		if err := t.lock(triggers...); err != nil {
+			return err
+		}
+		held, err := t.underWay(leases)
+		if err != nil {
+			return err
+		}
+		var c changes
+		for _, o := range ops {
+			o.out, o.err = queue.Settled{}, nil
+			d, ok := held[o.in.lease.Row]
+			if !ok || d.token != o.in.lease.Token {
+				o.err = fmt.Errorf("settling the delivery: %w", queue.ErrLeaseLost)
+				continue
+			}
+			delete(held, d.seq) // settled once
+			if o.err = admissible(&d.Delivery, o.in.st); o.err != nil {
+				continue
+			}
+			if o.out.Decisions, o.out.Runs, err = t.admitAll(&d.Delivery, o.in.st); err != nil {
+				return err
+			}
+			t.wakes = t.wakes || len(o.out.Runs) > 0
+			if o.out.State, err = t.end(s, d.underWay, o.in.st, o.out.Decisions, &c); err != nil {
+				return err
+			}
+		}
+		t.apply(&c)
+		return nil
+	})
+	if wakes {
+		s.woken()
 	}
-	var a underWay
-	// The locks may have been waited for: the lease is judged by the time of this statement.
-	d, err := scanDelivery(t.queryRow(`SELECT `+deliveryColumns+`, `+underWayColumns+` FROM deliveries AS d
-		WHERE d.seq = $1 AND d.token = $2 AND d.state = 'processing' AND d.due_at > `+clock+` FOR UPDATE`, l.Row, l.Token), a.fields()...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return out, fmt.Errorf("settling the delivery: %w", queue.ErrLeaseLost)
-	}
-	if err != nil {
-		return out, err
-	}
-	if out.Decisions, out.Runs, err = t.admitAll(&d, st); err != nil {
-		return out, err
-	}
-	t.wakes = t.wakes || len(out.Runs) > 0
-	var c changes
-	if out.State, err = t.end(s, a, st, out.Decisions, &c); err != nil {
-		return out, err
-	}
-	t.apply(&c)
-	return out, nil
+	return err
+}
+
+// heldDelivery is a delivery that its lease still holds.
+type heldDelivery struct {
+	queue.Delivery
+	underWay
+}
+
+// underWay locks the deliveries that are still held by leases, by their rows. The locks of the
+// triggers may have been waited for: the leases are judged by the time of this statement.
+func (t *tx) underWay(leases []queue.Lease) (map[int64]heldDelivery, error) {
+	held := make(map[int64]heldDelivery, len(leases))
+	rows, tokens := unzip(leases)
+	err := t.rows(`SELECT `+deliveryColumns+`, `+underWayColumns+` FROM deliveries AS d JOIN unnest($1::bigint[], $2::bigint[]) AS g (seq, token) ON d.seq = g.seq AND d.token = g.token
+		WHERE d.state = 'processing' AND d.due_at > `+clock+` ORDER BY d.seq FOR UPDATE OF d`, []any{rows, tokens}, func(r pgx.Rows) (err error) {
+		var h heldDelivery
+		h.Delivery, err = scanDelivery(r, h.fields()...)
+		held[h.seq] = h
+		return err
+	})
+	return held, err
 }
 
 // end adds what a settlement makes of an attempt to c.
@@ -193,16 +231,21 @@ func (t *tx) apply(c *changes) {
 		c.seq, c.state, c.attempts, c.outages, c.due, c.finished, c.lastError, c.history, c.decisions)
 }
 
+// admissible says whether a settlement has what its matched decisions need.
+func admissible(d *queue.Delivery, st queue.Settlement) error {
+	for _, dec := range st.Decisions {
+		if matched(dec) && !slices.ContainsFunc(st.Admissions, func(a queue.Admission) bool { return a.Trigger == dec.Trigger }) {
+			return fmt.Errorf("settling %s: %w: trigger %s matched without an admission", d.Key(), queue.ErrInvalid, dec.Trigger)
+		}
+	}
+	return nil
+}
+
 // admitAll turns a delivery's matched decisions into runs, in the transaction that makes it done.
 func (t *tx) admitAll(d *queue.Delivery, st queue.Settlement) (decisions []queue.Decision, runs []queue.Run, err error) {
 	byTrigger := map[string]queue.Admission{}
 	for _, a := range st.Admissions {
 		byTrigger[a.Trigger] = a
-	}
-	for _, dec := range st.Decisions { // before anything is written
-		if _, ok := byTrigger[dec.Trigger]; matched(dec) && !ok {
-			return nil, nil, fmt.Errorf("settling %s: %w: trigger %s matched without an admission", d.Key(), queue.ErrInvalid, dec.Trigger)
-		}
 	}
 	for _, dec := range st.Decisions {
 		dec.Generation = d.Generation

@@ -146,6 +146,51 @@ func TestCapAndCapacityUnderRacingNodes(t *testing.T) {
 	}
 }
 
+// TestAdmissionsShareABatch settles sixty deliveries at once, each with a run of two triggers that take
+// few, among them one whose lease is lost and one whose settlement is wrong: these two fail alone, and
+// what the others count is exact.
+func TestAdmissionsShareABatch(t *testing.T) {
+	stores := handles(t, newDatabase(t), 2)
+	for i := range 60 {
+		enqueue(t, stores[0], push(fmt.Sprint("d", i)))
+	}
+	claims, err := stores[0].ClaimDeliveries(t.Context(), "node", 60)
+	if err != nil || len(claims) != 60 {
+		t.Fatalf("claimed %d, %v", len(claims), err)
+	}
+	var wg sync.WaitGroup
+	for i, c := range claims {
+		st := queue.Settlement{}
+		for trigger, size := range map[string]int{"deploy": 7, "review": 20} {
+			st.Decisions = append(st.Decisions, queue.Decision{Trigger: trigger, Verdict: queue.Matched, Reason: "matched"})
+			st.Admissions = append(st.Admissions, queue.Admission{Trigger: trigger, QueueSize: size, QueueWait: time.Hour})
+		}
+		var want error
+		switch i {
+		case 20:
+			c.Lease.Token++
+			want = queue.ErrLeaseLost
+		case 21:
+			st.Admissions = st.Admissions[:1]
+			want = queue.ErrInvalid
+		}
+		wg.Go(func() {
+			settled, err := stores[i%2].SettleDelivery(t.Context(), c.Lease, st)
+			if !errors.Is(err, want) || want == nil && (err != nil || settled.State != queue.Done || len(settled.Runs) != 2 || len(settled.Decisions) != 2) {
+				t.Errorf("delivery %d: %+v, %v; want %v", i, settled, err, want)
+			}
+		})
+	}
+	wg.Wait()
+	counts, err := stores[1].Counts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counts.Runs[queue.Waiting] != 27 || counts.Runs[queue.Dropped] != 2*58-27 || counts.Deliveries[queue.Done] != 58 || counts.Deliveries[queue.Processing] != 2 {
+		t.Errorf("counts %+v, want 27 waiting, 89 dropped, 58 done, 2 processing", counts)
+	}
+}
+
 func TestAPoisonedRowFailsAlone(t *testing.T) {
 	s := open(t, newDatabase(t), postgres.Options{})
 	// Longer than an index takes, and not to be compressed to less.
