@@ -29,9 +29,11 @@ func (s *Store) Prune(ctx context.Context, limit int) (deleted int, err error) {
 	return deleted, err
 }
 
-const pruneStep = 256
+// pruneStep is how many deliveries one transaction deletes: its locks are held for some 20 ms.
+const pruneStep = 128
 
 func (t *tx) prune(cutoff int64, limit int) (int, error) {
+	t.writer = "prune" // so much takes long to flush: no other transaction waits for its tallies
 	var seqs []int64
 	collect := func(r pgx.Rows) error {
 		var seq int64

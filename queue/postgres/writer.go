@@ -35,6 +35,7 @@ type tx struct {
 	began   time.Time // this process's time, not later than now
 	wakes   bool      // something may have become claimable
 	tallies map[string]int64
+	writer  string    // of the tallies; empty: any
 	final   pgx.Batch // see last
 }
 
@@ -336,6 +337,10 @@ func (t *tx) sum() {
 	for i, word := range words {
 		counts[i] = t.tallies[word]
 	}
+	writer := t.writer
+	if writer == "" {
+		writer = strconv.Itoa(rand.IntN(writers))
+	}
 	t.last(`INSERT INTO tallies (writer, word, n) SELECT $1, word, n FROM unnest($2::text[], $3::bigint[]) AS g (word, n) ORDER BY word
-		ON CONFLICT (writer, word) DO UPDATE SET n = tallies.n + excluded.n`, strconv.Itoa(rand.IntN(writers)), words, counts)
+		ON CONFLICT (writer, word) DO UPDATE SET n = tallies.n + excluded.n`, writer, words, counts)
 }

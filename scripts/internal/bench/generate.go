@@ -29,7 +29,8 @@ func generate(ctx context.Context, store string, n int, first, last time.Time) e
 			return err
 		}
 	}
-	return nil
+	_, err = conn.Exec(ctx, `CHECKPOINT`) // or what is measured next pays for it
+	return err
 }
 
 const generated = `WITH d AS (
