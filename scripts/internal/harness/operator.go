@@ -46,10 +46,13 @@ type Delivery struct {
 // Run is the part of a run that tests read.
 type Run struct {
 	ID         string
+	Trigger    string
 	DeliveryID string `json:"delivery_id"`
 	State      string
 	Reason     string
 	Attempts   int
+	HTTPStatus int `json:"http_status"`
+	Error      string
 }
 
 // Status reads the status document.
