@@ -16,6 +16,7 @@ type DispatcherStore interface {
 	SettleRun(ctx context.Context, l Lease, o Outcome) (*Run, error)
 	ReportSession(ctx context.Context, l Lease, session string, state SessionState) error
 	ReleaseRun(ctx context.Context, l Lease) error
+	DisownRuns(ctx context.Context, node string, held []Lease) (int, error)
 	SweepRuns(ctx context.Context) (int, error)
 	ClaimProbes(ctx context.Context, node string, triggers []string, max int) ([]RunClaim, error)
 	SettleProbe(ctx context.Context, l Lease, a ProbeAnswer) (*Run, error)
@@ -97,7 +98,8 @@ type dispatcherRun struct {
 	leases *leaseSet
 	ended  signal // a run has ended, and may have freed a slot or become uncertain
 	probes *probes
-	first  string // the trigger after which the next claim begins; the claim loop's own
+	first  string    // the trigger after which the next claim begins; the claim loop's own
+	unsure time.Time // until then a claim without an answer may have leased runs; the claim loop's own
 	work   sync.WaitGroup
 }
 
@@ -137,6 +139,9 @@ func (r *dispatcherRun) run() {
 	})
 
 	r.dispatch()
+	if err := r.disown(); err != nil {
+		r.log.Warn("runs whose claim had no answer could not be given back", slog.String("error", err.Error()))
+	}
 
 	done := make(chan struct{})
 	go func() {
@@ -169,11 +174,13 @@ func (r *dispatcherRun) dispatch() {
 		now := time.Now()
 		poll := swept.IsZero() || now.Sub(swept) >= r.poll
 		if poll {
-			errs[0] = r.sweep()
+			errs[0] = errors.Join(r.sweep(), r.disown())
 			swept = now
 		}
 		claimed, next, err := r.claim()
-		errs[1] = err
+		if errs[1] = err; err != nil {
+			r.unsure, swept = time.Now().Add(r.settings.Lease), time.Time{}
+		}
 		if r.probes.due(now) || poll {
 			errs[2] = r.claimProbes()
 		}
@@ -216,6 +223,21 @@ func (r *dispatcherRun) sweep() error {
 		moved, err := r.Store.SweepRuns(ctx)
 		if moved > 0 {
 			r.log.Info("swept runs that nobody holds", slog.Int("rows", moved))
+		}
+		return err
+	})
+}
+
+// disown gives back what a claim without an answer may have leased: nothing of it has begun, and
+// only this node knows. The commit may still be under way, so that one look is not enough.
+func (r *dispatcherRun) disown() error {
+	if time.Now().After(r.unsure) {
+		return nil
+	}
+	return r.link.call(func(ctx context.Context) error {
+		given, err := r.Store.DisownRuns(ctx, r.Node, r.leases.known())
+		if given > 0 {
+			r.log.Warn("runs were given back whose claim had no answer", slog.Int("runs", given))
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,13 +85,73 @@ func TestDispatcherClaimsThroughFaults(t *testing.T) {
 			d, target := dispatcher(b, answering(succeeded))
 			run := b.admit(anything, admission("deploy"))[0]
 			b.set("ClaimRuns", lose)
+			b.set("DisownRuns", refuse)
 			b.service(d.Run)
-			b.pass(time.Second)
+			b.pass(20 * time.Second)
+			b.wantRun(run.ID, queue.Running, "", 1)
 			b.set("ClaimRuns", 0)
+			b.set("DisownRuns", 0)
+			b.pass(10 * time.Second)
+			// This node knows that it never began, and gives it back.
+			b.wantRun(run.ID, queue.Succeeded, "", 1)
+			want(t, "starts", len(target.at.all()), 1)
+			want(t, "lines that say it was given back", b.logs.count("given back"), 1)
+			calls := len(b.times("DisownRuns"))
 			b.pass(2 * time.Minute)
-			// Nobody can know that it never began.
+			b.set("DisownRuns", 0)
+			if more := len(b.times("DisownRuns")) - calls; more > 13 {
+				t.Errorf("%d more looks for lost claims, want them for the time of a lease", more)
+			}
+		})
+	})
+	t.Run("what runs or ended without a record is not given back", func(t *testing.T) {
+		in(t, func(b *bubble) {
+			rules := []queue.DispatchRule{{Trigger: "long", Concurrency: 1}, {Trigger: "short", Concurrency: 1}, {Trigger: "lost", Concurrency: 1}}
+			d, target := dispatcher(b, func(ctx context.Context, c queue.RunClaim, report func(string, queue.SessionState)) queue.Outcome {
+				if c.Trigger == "long" {
+					return lasting(40*time.Second)(ctx, c, report)
+				}
+				return succeeded
+			}, rules...)
+			runs := b.admit(anything, admission("long"), admission("short"))
+			b.set("SettleRun", refuse)
+			b.service(d.Run)
+			b.pass(10 * time.Second)
+			b.set("ClaimRuns", lose)
+			lost := b.admit(anything, admission("lost"))[0]
+			b.pass(10 * time.Second)
+			b.set("ClaimRuns", 0)
+			b.pass(10 * time.Second)
+			b.set("SettleRun", 0)
+			b.wantRun(lost.ID, queue.Running, "", 1) // begun, and to be settled
+			b.wantRun(runs[0].ID, queue.Running, "", 1)
+			b.pass(time.Minute)
+			b.wantRun(lost.ID, queue.Succeeded, "", 1)
+			b.wantRun(runs[0].ID, queue.Succeeded, "", 1)
+			b.wantRun(runs[1].ID, queue.Succeeded, "", 1)
+			want(t, "starts", len(target.at.all()), 3)
+		})
+	})
+	t.Run("not even when its settlement was given up", func(t *testing.T) {
+		in(t, func(b *bubble) {
+			d, target := dispatcher(b, answering(succeeded))
+			run := b.admit(anything, admission("deploy"))[0]
+			b.set("SettleRun", refuse)
+			b.service(d.Run)
+			b.pass(50 * time.Second)
+			b.set("ClaimRuns", lose)
+			b.admit(anything, admission("deploy")) // has to wait for the slot
+			for range 12 {                         // the last try at the settlement is over before the lease is
+				b.pass(time.Second)
+				if state := b.run(run.ID).State; state == queue.Waiting {
+					t.Fatal("a run that has begun was given back")
+				}
+			}
+			b.set("SettleRun", 0)
+			b.set("ClaimRuns", 0)
+			b.pass(30 * time.Second)
 			b.wantRun(run.ID, queue.Uncertain, queue.ReasonWorkerLost, 1)
-			want(t, "starts", len(target.at.all()), 0)
+			want(t, "starts", len(target.at.all()), 2)
 		})
 	})
 	t.Run("a sweep that fails holds nothing up", func(t *testing.T) {

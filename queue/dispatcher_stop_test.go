@@ -39,13 +39,17 @@ func TestDispatcherStops(t *testing.T) {
 		})
 	})
 	t.Run("what was claimed and not begun is given back", func(t *testing.T) {
-		for name, arm := range map[string]fault{"at once": 0, "though its answer is lost": lose} {
+		for name, arms := range map[string]map[string]fault{
+			"at once": nil, "though its answer is lost": {"ReleaseRun": lose}, "though its claim's answer was lost": {"ClaimRuns": lose},
+		} {
 			t.Run(name, func(t *testing.T) {
 				in(t, func(b *bubble) {
 					d, target := dispatcher(b, answering(succeeded))
 					run := b.admit(anything, admission("deploy"))[0]
 					ctx, stop := context.WithCancel(b.Context())
-					b.set("ReleaseRun", arm)
+					for method, arm := range arms {
+						b.set(method, arm)
+					}
 					b.before = func(method string) {
 						if method == "ClaimRuns" {
 							stop()

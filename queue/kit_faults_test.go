@@ -43,7 +43,7 @@ func (f *faulty) set(method string, arm fault) {
 func (f *faulty) down(arm fault) {
 	for _, m := range []string{
 		"ClaimDeliveries", "RenewDeliveries", "SettleDelivery", "ClaimRuns", "RenewRuns", "SettleRun",
-		"ReportSession", "ReleaseRun", "SweepRuns", "ClaimProbes", "SettleProbe", "Prune", "Compact",
+		"ReportSession", "ReleaseRun", "DisownRuns", "SweepRuns", "ClaimProbes", "SettleProbe", "Prune", "Compact",
 	} {
 		f.set(m, arm)
 	}
@@ -146,6 +146,10 @@ func (f *faulty) ReportSession(ctx context.Context, l queue.Lease, session strin
 
 func (f *faulty) ReleaseRun(ctx context.Context, l queue.Lease) error {
 	return f.do(ctx, "ReleaseRun", func() error { return f.Store.ReleaseRun(ctx, l) })
+}
+
+func (f *faulty) DisownRuns(ctx context.Context, node string, held []queue.Lease) (int, error) {
+	return fetch(ctx, f, "DisownRuns", func() (int, error) { return f.Store.DisownRuns(ctx, node, held) })
 }
 
 func (f *faulty) SweepRuns(ctx context.Context) (int, error) {

@@ -13,6 +13,9 @@ type Lease struct {
 	Until time.Time // by this process's clock
 }
 
+// Same reports whether both are one claim of one row, whatever became of the deadline meanwhile.
+func (l Lease) Same(o Lease) bool { return l.Row == o.Row && l.Token == o.Token }
+
 // What stops work that is under way. They are causes of the work's context (context.Cause).
 var (
 	// ErrLeaseLost: the lease has passed on or could not be renewed in time. Nothing may be written.

@@ -32,8 +32,11 @@ func (r *dispatcherRun) execute(h *holding, c RunClaim) {
 			settled, err = r.Store.SettleRun(ctx, lease, o)
 			return err
 		})
-		if attempt.Err == nil && settled != nil {
+		switch {
+		case attempt.Err == nil && settled != nil:
 			attempt.Run = settled
+		case attempt.Err != nil && !refused(attempt.Err):
+			h.loosen(r.settings.Lease)
 		}
 	} else {
 		attempt.Err = ErrLeaseLost

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,8 +13,9 @@ import (
 type leaseSet struct {
 	margin time.Duration // work that could not be renewed is ended so long before its lease is over
 
-	mu   sync.Mutex
-	held map[leaseKey]*holding // guarded by mu
+	mu    sync.Mutex
+	held  map[leaseKey]*holding // guarded by mu
+	loose []Lease               // guarded by mu: dropped, though the store may still have them
 }
 
 // leaseKey tells two claims of one row apart: the older one may still be winding down.
@@ -71,6 +73,28 @@ func (h *holding) drop() {
 	h.set.mu.Unlock()
 	h.expiry.Stop()
 	h.cancel(nil)
+}
+
+// loosen is for a holding that is dropped without an answer of the store: known names its lease
+// until nobody can hold it any more, one renewal under way included.
+func (h *holding) loosen(lease time.Duration) {
+	h.set.mu.Lock()
+	defer h.set.mu.Unlock()
+	l := h.lease
+	l.Until = l.Until.Add(lease)
+	h.set.loose = append(h.set.loose, l)
+}
+
+// known lists every lease under which something may have begun.
+func (s *leaseSet) known() []Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loose = slices.DeleteFunc(s.loose, func(l Lease) bool { return time.Now().After(l.Until) })
+	list := slices.Clone(s.loose)
+	for _, h := range s.held {
+		list = append(list, h.lease)
+	}
+	return list
 }
 
 // cancelAll ends all work with this cause, and goes on holding its leases.

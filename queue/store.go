@@ -46,8 +46,8 @@ type Deliveries interface {
 	// Enqueue makes d and its payload durable before it returns a result. d.Seq, State and the
 	// times are the store's. The key is (Source, ID): a second one changes nothing and is a
 	// Duplicate, unless the first is Failed: then it is Requeued (Received, attempts 0, due now,
-	// same generation). The use of d.Secret is counted in every case. Payload is not kept after
-	// the return.
+	// QueuedAt now, as whoever asked for it again did so now; same generation). The use of d.Secret
+	// is counted in every case. Payload is not kept after the return.
 	Enqueue(ctx context.Context, d Delivery, payload []byte) (EnqueueResult, error)
 	// ClaimDeliveries leases up to n claimable deliveries, oldest first: Received and due, or
 	// Processing with an expired lease. Each is charged one attempt. One with an expired lease and
@@ -109,7 +109,8 @@ type Settlement struct {
 //  1. the trigger was paused when the delivery was queued: the decision becomes Ignored, "paused: …";
 //  2. a run of (trigger, GUID) belongs to another source: Ignored, "double_subscription: …" naming it;
 //  3. LoopLimit (kind start) or FollowLimit (kind follow_up) reached for the subject: a Dropped
-//     run, loop_limit;
+//     run, loop_limit. Runs that were dropped do not count, or a subject that is talked about
+//     without end would never have a run again;
 //  4. Coalesce: older waiting runs of the subject that have not been started become Dropped,
 //     superseded;
 //  5. QueueSize runs of the trigger Waiting (not expired) or Routing: a Dropped run, queue_full;
@@ -173,7 +174,9 @@ type Runs interface {
 	//   - while fewer than Concurrency runs of kind start are Running: the due waiting run of kind
 	//     start with the lowest (DeliverySeq, generation) whose SerializeKey has no Running run and
 	//     no earlier waiting one (one that waits for its next attempt included) becomes Running,
-	//     its attempt is charged and, with FollowUp, a live session opens for its subject;
+	//     its attempt is charged and, with FollowUp, a live session opens for its subject. With
+	//     FollowUp it waits while another start of its subject runs, though that one's session has
+	//     ended, or waits before it: nobody wants two at work on one issue;
 	//   - with FollowUp: for each subject without a Routing run, its first waiting run of kind
 	//     follow_up becomes Routing when the subject's session is live (and reported, if
 	//     SessionReported) or sleeping (then live again while the hand-over lasts); it becomes
@@ -181,7 +184,8 @@ type Runs interface {
 	//     left; a Routing run that is due is leased again.
 	//
 	// Nothing of a paused trigger starts or is handed over, though it expires. At most max runs
-	// are returned. next is when something of these triggers becomes due, or zero.
+	// are returned. next is when something of these triggers becomes due, or zero. Beside an error
+	// claims are what was leased before it.
 	ClaimRuns(ctx context.Context, node string, rules []DispatchRule, max int) (claims []RunClaim, next time.Time, err error)
 	// RenewRuns extends leases and returns those still held, and which of those an operator wants
 	// canceled.
@@ -196,11 +200,15 @@ type Runs interface {
 	ReportSession(ctx context.Context, l Lease, session string, state SessionState) error
 	// ReleaseRun gives back a claim that was never begun: Waiting (or Routing), attempt refunded.
 	ReleaseRun(ctx context.Context, l Lease) error
+	// DisownRuns gives back, as ReleaseRun does, every run that is leased to node and not by one of
+	// these leases, and says how many: those of a claim whose answer was lost. held has to name all
+	// that the node may have begun, and the node has to make no claim meanwhile.
+	DisownRuns(ctx context.Context, node string, held []Lease) (int, error)
 	// SweepRuns moves on what nobody holds any more: a lease that expired (Uncertain, worker_lost,
 	// or tried again if idempotent, failed without attempts left), an accepted run past its
-	// deadline (Uncertain, unconfirmed), an uncertain run past its time (Failed), waiting runs
-	// past ExpiresAt (Dropped), sleeping sessions past theirs (Ended). It says how many rows it
-	// moved.
+	// deadline (Uncertain, unconfirmed), an uncertain run past its time (Failed; while a probe asks,
+	// its answer or the end of its lease comes first), waiting runs past ExpiresAt (Dropped),
+	// sleeping sessions past theirs (Ended). It says how many rows it moved.
 	SweepRuns(ctx context.Context) (int, error)
 	// ClaimProbes leases uncertain runs of these triggers that are due to be asked after.
 	ClaimProbes(ctx context.Context, node string, triggers []string, max int) ([]RunClaim, error)
@@ -218,7 +226,9 @@ type Runs interface {
 	RetryRun(ctx context.Context, id string) (*Run, error)
 	// ResolveRun: an Uncertain one becomes Succeeded (Delivered for a follow_up) or RunFailed.
 	ResolveRun(ctx context.Context, id string, as RunState) (*Run, error)
-	// FinishRun: an accepted Running or an Uncertain one becomes as, and its session what the target says.
+	// FinishRun: a Running or an Uncertain one becomes as (Delivered for a follow_up that succeeded),
+	// and its session what the target says. A target may be quicker than the answer in which it
+	// accepts the run: its word counts, and the worker finds its lease lost.
 	FinishRun(ctx context.Context, id string, f Finish) (*Run, error)
 }
 
@@ -362,7 +372,7 @@ type SecretUse struct {
 	LastUsedAt time.Time
 }
 
-// DoubleSubscription is a trigger that one event reached through two sources.
+// DoubleSubscription is a trigger that one event reached through two sources, by their names.
 type DoubleSubscription struct {
 	Trigger string
 	Owner   string // source that ran

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,12 +34,8 @@ func (s *Store) ClaimRuns(ctx context.Context, node string, rules []queue.Dispat
 		// A transaction a trigger: it holds the lock of no other one's row.
 		one, err := get(ctx, s, func(t *tx) (c2 dispatched, err error) { return c2, t.dispatch(s, node, r, limit-len(c.claims), &c2) })
 		if err != nil {
-			if err = fmt.Errorf("starting runs of %s: %w", r.Trigger, err); len(c.claims) == 0 {
-				return nil, time.Time{}, err
-			}
-			s.log.Warn("some triggers were not looked at", slog.String("error", err.Error()))
-			c.soon(time.Now())
-			break // what is leased already has to be worked on
+			// What is leased already has to be worked on.
+			return c.decode(ctx, s), time.Time{}, fmt.Errorf("starting runs of %s: %w", r.Trigger, err)
 		}
 		c.claims, c.bodies = append(c.claims, one.claims...), append(c.bodies, one.bodies...)
 		c.soon(one.next)

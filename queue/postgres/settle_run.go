@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -143,6 +144,33 @@ func (s *Store) ReleaseRun(ctx context.Context, l queue.Lease) error {
 		_, err = t.settleRun(s, h, queue.Outcome{State: queue.Waiting, Refund: true})
 		return err
 	})
+}
+
+// DisownRuns implements queue.Runs, in one transaction a run: there are few.
+func (s *Store) DisownRuns(ctx context.Context, node string, held []queue.Lease) (n int, err error) {
+	var lost []queue.Lease
+	err = s.read(ctx, "reading", `SELECT id, token FROM runs WHERE lease_until > `+clock+` AND node = $1 AND state IN ('running', 'routing')`, []any{node}, func(r pgx.Rows) error {
+		var l queue.Lease
+		err := r.Scan(&l.Row, &l.Token)
+		if !slices.ContainsFunc(held, l.Same) {
+			lost = append(lost, l)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range lost {
+		err := s.ReleaseRun(ctx, l)
+		if errors.Is(err, queue.ErrLeaseLost) {
+			continue // ended meanwhile
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // outOfTime lists by trigger what time alone has moved on.

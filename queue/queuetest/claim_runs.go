@@ -200,6 +200,61 @@ var claimRunsTests = []test{
 		k.resume("deploy")
 		k.started(rule("deploy", 1), r)
 	}},
+	{name: "what a lost claim has leased goes back, and nothing else", do: func(k *kit) {
+		disown := func(node string, held ...queue.Lease) int {
+			k.Helper()
+			n, err := k.store.DisownRuns(k.ctx, node, held)
+			k.must(err, "disowning")
+			return n
+		}
+		if n := disown("node-1"); n != 0 {
+			k.Errorf("with nothing at all, %d were given back", n)
+		}
+		for _, kind := range []queue.RunKind{queue.Start, queue.FollowUp} {
+			k := k.at("%s", kind)
+			held := []queue.Lease{k.claimed(queue.Start, "held "+string(kind)).Lease}
+			lost := k.claimed(kind, "lost "+string(kind))
+			if kind == queue.FollowUp { // its opener is no lost one
+				for _, r := range k.listRuns(queue.RunFilter{Trigger: lost.Trigger, States: []queue.RunState{queue.Running}}) {
+					_, err := k.store.FinishRun(k.ctx, r.ID, queue.Finish{As: queue.Succeeded, Session: "chat-7", SessionState: queue.SessionSleeping})
+					k.must(err, "finishing the opener")
+				}
+			}
+			acceptedRun := k.claimed(queue.Start, "accepted "+string(kind))
+			k.settleRun(acceptedRun.Lease, accepted(time.Hour))
+			k.uncertain(queue.Start, "uncertain "+string(kind))
+			k.probe("uncertain " + string(kind))
+			k.unchanged("another node's look", func() {
+				if n := disown("node-2"); n != 0 {
+					k.Errorf("%d runs of another node were given back", n)
+				}
+			})
+			old := held[0]
+			held = append(k.renewRuns(held...), queue.Lease{Row: lost.Lease.Row, Token: lost.Lease.Token - 1}) // an older claim of it
+			if !held[0].Same(old) {
+				k.Fatalf("the lease %+v was renewed as %+v", old, held[0])
+			}
+			if n := disown("node-1", held...); n != 1 {
+				k.Errorf("%d were given back, want the lost one", n)
+			}
+			got := k.is(lost.ID, map[queue.RunKind]queue.RunState{queue.Start: queue.Waiting, queue.FollowUp: queue.Routing}[kind])
+			if got.Attempts != 0 || !got.LeaseUntil.IsZero() {
+				k.Errorf("it is %+v", got.Run)
+			}
+			k.lost(func() error { return k.store.ReleaseRun(k.ctx, lost.Lease) })
+			if again := k.startOne(followRule(lost.Trigger, 1)); again.ID != lost.ID || again.Attempts != 1 {
+				k.Errorf("claimed again: %+v", again.Run)
+			}
+			k.pass(k.settings.Lease + time.Second)
+			k.unchanged("a look at leases that are over", func() {
+				if n := disown("node-1"); n != 0 {
+					k.Errorf("%d runs were given back after their lease", n)
+				}
+			})
+			k.sweep()
+		}
+		k.recount()
+	}},
 	{name: "running runs of a paused trigger go on", do: func(k *kit) {
 		k.admit(k.delivery(), plain("deploy"))
 		c := k.startOne(rule("deploy", 1))

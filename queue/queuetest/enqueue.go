@@ -83,6 +83,9 @@ var enqueueTests = []test{
 		if got.State != queue.Received || got.Attempts != 0 || got.Generation != 0 || got.Seq != before.Seq || !got.FinishedAt.IsZero() {
 			k.Errorf("requeued: %+v; want received, 0 attempts, the generation and seq as before, not finished", got.Delivery)
 		}
+		if !got.ReceivedAt.Equal(before.ReceivedAt) || !got.QueuedAt.After(before.QueuedAt) {
+			k.Errorf("received %v and queued %v, before that %v; want queued anew", got.ReceivedAt, got.QueuedAt, before.QueuedAt)
+		}
 		k.same("the attempts of a requeued delivery", got.History, before.History)
 		if r := k.offer(d); r != queue.Duplicate {
 			k.Errorf("the next redelivery is %s, want duplicate", r)

@@ -349,8 +349,7 @@ func (m *model) operate() {
 		_, err = m.store.FinishRun(m.ctx, r.ID, queue.Finish{As: queue.Succeeded, SessionState: pick(m, "session", queue.SessionSleeping, queue.SessionEnded, "")})
 	}
 	possible := slices.Contains(can, r.State)
-	early := what == "finish" && r.State == queue.Running && !r.LeaseUntil.IsZero() // either answer is right
-	if (err == nil) != possible && !early || err != nil && !errors.Is(err, queue.ErrConflict) {
+	if (err == nil) != possible || err != nil && !errors.Is(err, queue.ErrConflict) {
 		m.Fatalf("%s of %s, which is %s: %v", what, name(r), r.State, err)
 	}
 	for i := range m.runs {

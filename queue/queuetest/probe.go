@@ -156,19 +156,32 @@ var probeTests = []test{
 			k.lost(func() error { _, err := k.store.SettleProbe(k.ctx, p.Lease, queue.ProbeDidNot); return err })
 		}
 	}},
-	{name: "a run past its time fails, at the latest when its probe is over", do: func(k *kit) {
-		c := k.uncertain(queue.Start, "deploy")
-		k.pass(24*time.Hour - 10*time.Second)
-		p := k.probe("deploy")
-		k.pass(20 * time.Second)
-		if n := k.sweep(); (n == 0) != (k.run(c.ID).State == queue.Uncertain) {
-			k.Errorf("a sweep says it moved %d rows, and the run is %s", n, k.run(c.ID).State)
-		}
-		k.pass(k.settings.Lease)
-		for range 2 {
+	{name: "a run past its time waits for the probe that is under way, and no longer", do: func(k *kit) {
+		for name, c := range map[string]struct {
+			answer queue.ProbeAnswer
+			want   queue.RunState
+		}{
+			"it happened": {queue.ProbeHappened, queue.Succeeded},
+			"it did not":  {queue.ProbeDidNot, queue.Waiting},
+			"unknown":     {queue.ProbeUnknown, queue.RunFailed},
+			"no answer":   {-1, queue.RunFailed},
+		} {
+			k := k.at("%s", name)
+			run := k.uncertain(queue.Start, name)
+			k.pass(24*time.Hour - 10*time.Second)
+			p := k.probe(name)
+			k.pass(20 * time.Second)
 			k.sweep()
+			k.is(run.ID, queue.Uncertain)
+			if c.answer >= 0 {
+				_, err := k.store.SettleProbe(k.ctx, p.Lease, c.answer)
+				k.must(err, "settling")
+			} else {
+				k.pass(k.settings.Lease)
+				k.sweep()
+			}
+			k.is(run.ID, c.want)
+			k.lost(func() error { _, err := k.store.SettleProbe(k.ctx, p.Lease, queue.ProbeHappened); return err })
 		}
-		k.is(c.ID, queue.RunFailed, queue.ReasonUncertainTime)
-		k.lost(func() error { _, err := k.store.SettleProbe(k.ctx, p.Lease, queue.ProbeHappened); return err })
 	}},
 }

@@ -161,14 +161,9 @@ var sessionTests = []test{
 		sleep := func() {
 			k.settleRun(opener.Lease, queue.Outcome{State: queue.Succeeded, Session: "chat-7", SessionState: queue.SessionSleeping})
 		}
-		var again queue.RunClaim
-		if c := k.start(wide); len(c) == 1 { // beside its opener
-			again = c[0]
-			sleep()
-		} else { // or after it
-			sleep()
-			again = k.startOne(wide)
-		}
+		k.started(wide) // not beside its opener
+		sleep()
+		again := k.startOne(wide)
 		k.session(again.ID, queue.SessionLive)
 		k.handedBy(wide, k.event(7))
 		k.session(opener.ID, queue.SessionEnded) // ended is ended, whatever its opener says afterwards

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-de999ace/preloop/queue"
 )
@@ -124,13 +125,39 @@ func (t *tx) run(id int64) (*queue.Run, error) {
 
 // ReleaseRun implements queue.Runs.
 func (s *Store) ReleaseRun(ctx context.Context, l queue.Lease) error {
-	return s.write(ctx, func(t *tx) error {
-		h, err := t.leased(l, "releasing the run")
-		if err != nil {
-			return err
-		}
-		_, err = t.settleRun(s, h, queue.Outcome{State: queue.Waiting, Refund: true})
+	return s.write(ctx, func(t *tx) error { return t.release(s, l) })
+}
+
+func (t *tx) release(s *Store, l queue.Lease) error {
+	h, err := t.leased(l, "releasing the run")
+	if err != nil {
 		return err
+	}
+	_, err = t.settleRun(s, h, queue.Outcome{State: queue.Waiting, Refund: true})
+	return err
+}
+
+// DisownRuns implements queue.Runs.
+func (s *Store) DisownRuns(ctx context.Context, node string, held []queue.Lease) (int, error) {
+	return get(ctx, s, func(t *tx) (int, error) {
+		var lost []queue.Lease
+		err := t.rows(`SELECT id, token FROM runs WHERE lease_until > ? AND node = ? AND state IN ('running', 'routing')`, []any{t.now, node}, func(r *sql.Rows) error {
+			var l queue.Lease
+			err := r.Scan(&l.Row, &l.Token)
+			if !slices.ContainsFunc(held, l.Same) {
+				lost = append(lost, l)
+			}
+			return err
+		})
+		if err != nil {
+			return 0, err
+		}
+		for _, l := range lost {
+			if err := t.release(s, l); err != nil {
+				return 0, err
+			}
+		}
+		return len(lost), nil
 	})
 }
 
