@@ -14,8 +14,8 @@ import (
 // -rapid.steps how long each is.
 const modelChecks = 10
 
-// checkModel leads stores through random lives: arrivals, claims, crashes, outcomes, operators. After
-// every step all laws must hold, and at the end everything must come to its end.
+// checkModel leads stores through random lives: arrivals, claims, crashes, lost answers, outcomes,
+// reloads, pauses, replays, operators. After every step all laws must hold, and at the end everything must come to its end.
 func checkModel(t *testing.T, in inside, open func(t *testing.T, s queue.Settings) Opened) {
 	checks, failed := modelChecks, false
 	flag.Visit(func(f *flag.Flag) {
@@ -55,6 +55,10 @@ type model struct {
 	paused     map[string]bool
 	seen       map[string]queue.Run // runs as the last step left them
 	reopened   map[string]bool      // runs that this step may lead out of an ended state
+	matched    map[string]string    // the events that matched and must have a run: its name, and its delivery's key
+	begun      map[string]bool      // runs that may have had their effect, by id: nobody may begin them again
+	nodes      [2]modelNode
+	rules      []queue.DispatchRule // as the newest node knows them; a trigger may be gone
 }
 
 // modelDelivery is what the model knows of a delivery for certain.
@@ -98,10 +102,11 @@ var modelTriggers = []struct {
 func newModel(k *kit, rt *rapid.T) *model {
 	return &model{
 		kit: k, rt: rt, deliveries: map[string]*modelDelivery{}, paused: map[string]bool{}, seen: map[string]queue.Run{}, reopened: map[string]bool{},
+		matched: map[string]string{}, begun: map[string]bool{}, rules: allRules(),
 	}
 }
 
-func modelRules() []queue.DispatchRule {
+func allRules() []queue.DispatchRule {
 	var rules []queue.DispatchRule
 	for _, t := range modelTriggers {
 		rules = append(rules, t.rule)
@@ -129,6 +134,10 @@ func (m *model) steps() map[string]func(*rapid.T) {
 		"settle":     some(m.settleOne),
 		"renew":      some(m.renewAll),
 		"crash":      some(m.crash),
+		"take over":  some(m.takeOver),
+		"lose":       some(m.loseClaim),
+		"reload":     some(m.reload),
+		"heartbeat":  some(m.heartbeats),
 		"pass":       some(m.passSome),
 		"pass more":  some(m.passSome),
 		"dispatch":   some(m.dispatch),

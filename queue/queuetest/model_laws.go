@@ -24,6 +24,7 @@ func (m *model) laws() {
 		}
 	}
 	runs := m.listRuns(queue.RunFilter{Limit: 500})
+	m.nothingLost(runs)
 	m.runLaws(runs)
 	m.sessionLaws(runs)
 	m.recount()
@@ -32,6 +33,24 @@ func (m *model) laws() {
 		m.seen[r.ID] = r
 	}
 	clear(m.reopened)
+}
+
+// nothingLost: what matched has a run, and what did not end by its target's word says why.
+func (m *model) nothingLost(runs []queue.Run) {
+	there := map[string]bool{}
+	for _, r := range runs {
+		there[name(r)] = true
+		if (r.State == queue.Dropped || r.State == queue.Uncertain) && r.Reason == "" {
+			m.Fatalf("%s is %s and does not say why", name(r), r.State)
+		}
+	}
+	for event, key := range m.matched {
+		if m.deliveries[key] == nil {
+			delete(m.matched, event) // pruned
+		} else if !there[event] {
+			m.Fatalf("%s matched and has no run", event)
+		}
+	}
 }
 
 func (m *model) runLaws(runs []queue.Run) {
@@ -73,8 +92,8 @@ func (m *model) runLaws(runs []queue.Run) {
 			m.Fatalf("%s was superseded", name(r))
 		}
 	}
-	for _, t := range modelTriggers {
-		if n := running[t.rule.Trigger]; n > t.rule.Concurrency {
+	for _, t := range modelTriggers { // a reload takes nothing away from what runs already
+		if n := running[t.rule.Trigger]; n > maxConcurrency {
 			m.Fatalf("%d runs of %s run at once", n, t.rule.Trigger)
 		}
 	}
@@ -139,12 +158,17 @@ func (m *model) admittedWithin(before []queue.Run, asked []queue.Admission, got 
 	}
 }
 
-// startedInOrder checks a dispatch: what has started was first, and if there was room for more,
-// nothing that could start was left.
-func (m *model) startedInOrder(claims []queue.RunClaim, room bool) {
+// startedInOrder checks a dispatch by these rules: what has started was first, within its
+// concurrency, and if there was room for more, nothing that could start was left.
+func (m *model) startedInOrder(rules []queue.DispatchRule, claims []queue.RunClaim, room bool) {
 	runs := m.listRuns(queue.RunFilter{Limit: 500})
-	for _, t := range modelTriggers {
-		trigger := t.rule.Trigger
+	for _, c := range claims {
+		if !slices.ContainsFunc(rules, func(r queue.DispatchRule) bool { return r.Trigger == c.Trigger }) {
+			m.Fatalf("%s was claimed by a node that does not know its trigger", name(c.Run))
+		}
+	}
+	for _, rule := range rules {
+		trigger := rule.Trigger
 		var newest *queue.RunClaim
 		for i, c := range claims {
 			if c.Trigger != trigger {
@@ -160,11 +184,14 @@ func (m *model) startedInOrder(claims []queue.RunClaim, room bool) {
 		if m.paused[trigger] {
 			continue
 		}
-		running := 0
+		running := 0 // a lowered concurrency may be exceeded by what ran before, and by nothing new
 		for _, r := range runs {
 			if r.Trigger == trigger && r.State == queue.Running {
 				running++
 			}
+		}
+		if newest != nil && running > rule.Concurrency {
+			m.Fatalf("%s was started, and %d of %s run at once", name(newest.Run), running, trigger)
 		}
 		for _, r := range runs {
 			if room && r.Trigger == trigger && r.State == queue.Waiting && r.Kind == queue.FollowUp && r.NextAttempt.IsZero() && !slices.ContainsFunc(runs, func(o queue.Run) bool { return leads(o, r) }) {
@@ -176,8 +203,8 @@ func (m *model) startedInOrder(claims []queue.RunClaim, room bool) {
 			if newest != nil && later(newest.Run, r) {
 				m.Fatalf("%s was started before %s", name(newest.Run), name(r))
 			}
-			if room && running < t.rule.Concurrency {
-				m.Fatalf("%s was not started, with %d of %d slots taken", name(r), running, t.rule.Concurrency)
+			if room && running < rule.Concurrency {
+				m.Fatalf("%s was not started, with %d of %d slots taken", name(r), running, rule.Concurrency)
 			}
 		}
 	}
@@ -212,6 +239,7 @@ func (m *model) finish() {
 		m.must(m.store.ResumeTrigger(m.ctx, t.rule.Trigger), "resuming")
 	}
 	m.crash()
+	m.nodes = [2]modelNode{} // they stop, and soon count as gone
 	for round := 0; !m.ended(); round++ {
 		if round == 40 {
 			m.Fatalf("after %d rounds there are still %v", round, m.unended())
@@ -224,7 +252,7 @@ func (m *model) finish() {
 		for _, c := range m.claims(100) {
 			m.settle(c.Lease, queue.Settlement{Kind: queue.SettleDone})
 		}
-		for _, c := range m.start(modelRules()...) {
+		for _, c := range m.start(allRules()...) {
 			m.settleRun(c.Lease, queue.Outcome{State: queue.Happened(c.Kind)})
 		}
 	}

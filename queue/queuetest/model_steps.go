@@ -58,7 +58,12 @@ func (m *model) redeliver() {
 }
 
 func (m *model) claimSome() {
-	claims := m.claims(pick(m, "n", 1, 2, 5))
+	node := pick(m, "node", 0, 1)
+	claims, err := m.store.ClaimDeliveries(m.ctx, nodeName(node), pick(m, "n", 1, 2, 5))
+	m.must(err, "claiming deliveries")
+	if stale := m.stale(node); stale && len(claims) > 0 {
+		m.Fatalf("%s was claimed by a node whose triggers are old", claims[0].ID)
+	}
 	var last int64
 	for _, c := range claims {
 		key := c.Source + "/" + c.ID
@@ -142,6 +147,11 @@ func (m *model) settleAs(as func(d queue.Delivery) queue.Settlement) {
 	if d.state, d.due = next.State, m.now+next.Wait; got.State != d.state {
 		m.Fatalf("%s was settled as %s, want %s", h.key, got.State, d.state)
 	}
+	for _, decision := range got.Decisions {
+		if decision.Verdict == queue.Matched {
+			m.matched[fmt.Sprintf("%s/%s/%d", decision.Trigger, h.key, d.generation)] = h.key
+		}
+	}
 	m.admittedWithin(before, s.Admissions, got)
 }
 
@@ -179,9 +189,6 @@ func (m *model) renewAll() {
 	}
 }
 
-// crash forgets what a node held.
-func (m *model) crash() { m.held, m.runs = nil, nil }
-
 func (m *model) passSome() {
 	d := pick(m, "time", time.Second, time.Second, 7*time.Second, 7*time.Second, 31*time.Second, 61*time.Second, 11*time.Minute, 25*time.Hour)
 	m.pass(d)
@@ -189,16 +196,27 @@ func (m *model) passSome() {
 }
 
 func (m *model) dispatch() {
+	for _, c := range m.claimRuns() {
+		m.runs = append(m.runs, heldRun{RunClaim: c, until: m.now + m.settings.Lease})
+		m.begun[c.ID] = true
+	}
+}
+
+// claimRuns starts what may start, by all rules or by those that are left of them.
+func (m *model) claimRuns() []queue.RunClaim {
 	limit := pick(m, "max", 1, 3, 100)
-	claims, _, err := m.store.ClaimRuns(m.ctx, "node-1", modelRules(), limit)
+	claims, _, err := m.store.ClaimRuns(m.ctx, "node-1", m.rules, limit)
 	m.must(err, "claiming runs")
 	if len(claims) > limit {
 		m.Fatalf("%d runs were claimed, want %d at most", len(claims), limit)
 	}
-	m.startedInOrder(claims, len(claims) < limit)
+	m.startedInOrder(m.rules, claims, len(claims) < limit)
 	for _, c := range claims {
-		m.runs = append(m.runs, heldRun{RunClaim: c, until: m.now + m.settings.Lease})
+		if m.begun[c.ID] && c.Trigger != "serial" { // that one is idempotent
+			m.Fatalf("%s is begun again, and nobody has said that it did not happen", name(c.Run))
+		}
 	}
+	return claims
 }
 
 // outcome ends an attempt at a run in some way.
@@ -210,7 +228,9 @@ func (m *model) outcome() {
 	r := m.runs[i]
 	m.runs = slices.Delete(m.runs, i, i+1)
 	if pick(m, "release", false, false, false, true) {
-		m.fenced(r, m.store.ReleaseRun(m.ctx, r.Lease))
+		if m.fenced(r, m.store.ReleaseRun(m.ctx, r.Lease)) {
+			delete(m.begun, r.ID)
+		}
 		return
 	}
 	outcomes := []queue.Outcome{
@@ -237,6 +257,9 @@ func (m *model) outcome() {
 	got, err := m.store.SettleRun(m.ctx, r.Lease, o)
 	if !m.fenced(r, err) {
 		return
+	}
+	if o.State == queue.Waiting {
+		delete(m.begun, r.ID)
 	}
 	can := []queue.RunState{o.State, queue.Canceled}
 	switch o.State {
@@ -276,6 +299,9 @@ func (m *model) probeSome() {
 		if answer := pick(m, "answer", -1, int(queue.ProbeUnknown), int(queue.ProbeHappened), int(queue.ProbeDidNot)); answer >= 0 {
 			_, err := m.store.SettleProbe(m.ctx, c.Lease, queue.ProbeAnswer(answer))
 			m.must(err, "settling a probe of "+name(c.Run))
+			if queue.ProbeAnswer(answer) == queue.ProbeDidNot {
+				delete(m.begun, c.ID)
+			}
 		}
 	}
 }
@@ -343,6 +369,9 @@ func (m *model) operate() {
 	case "retry":
 		_, err = m.store.RetryRun(m.ctx, r.ID)
 		m.reopened[r.ID] = true
+		if err == nil {
+			delete(m.begun, r.ID)
+		}
 	case "resolve":
 		_, err = m.store.ResolveRun(m.ctx, r.ID, pick(m, "as", queue.Succeeded, queue.RunFailed))
 	case "finish":
