@@ -75,6 +75,7 @@ func run(t *testing.T, in inside, open func(t *testing.T, s queue.Settings) Open
 		{"Fleet", fleetTests},
 		{"Repairs", repairTests},
 		{"Races", raceTests},
+		{"Crash", crashTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.tests {
