@@ -21,8 +21,11 @@ type history struct {
 	rows     []github.HookDelivery
 	perPage  int
 	keep     time.Duration
+	lag      time.Duration // how long a new row is not listed yet
+	skew     time.Duration // of GitHub's clock
 	nextID   int64
 	reads    int
+	pages    int // of those, that were answered
 	failRead func(n int) error // n: which read since the start, from 1
 	failPost func(id int64) error
 	url      string
@@ -37,13 +40,13 @@ func newHistory() *history {
 
 func (h *history) record(guid string, code int) {
 	h.nextID++
-	h.rows = append(h.rows, github.HookDelivery{ID: h.nextID, GUID: guid, DeliveredAt: time.Now().UTC(), StatusCode: code, Event: "push"})
+	h.rows = append(h.rows, github.HookDelivery{ID: h.nextID, GUID: guid, DeliveredAt: time.Now().Add(h.skew).UTC(), StatusCode: code, Event: "push"})
 }
 
 func (h *history) listed() []github.HookDelivery {
 	list := make([]github.HookDelivery, 0, len(h.rows))
 	for _, r := range slices.Backward(h.rows) {
-		if time.Since(r.DeliveredAt) < h.keep {
+		if age := time.Since(r.DeliveredAt) + h.skew; age >= h.lag && age < h.keep {
 			list = append(list, r)
 		}
 	}
@@ -68,6 +71,7 @@ func (h *history) Deliveries(_ context.Context, _ github.Hook, cursor string) (p
 		}
 		list = list[i+1:]
 	}
+	h.pages++
 	page.Rows = list[:min(len(list), h.perPage)]
 	if len(page.Rows) < len(list) {
 		page.Next = strconv.FormatInt(page.Rows[len(page.Rows)-1].ID, 10)
@@ -106,7 +110,8 @@ type memory struct {
 	cursor  Cursor
 	rows    map[string]bool
 	repairs map[string]Repair
-	broken  func(op string) error
+	broken  func(op string) error // before anything has happened
+	cut     func(op string) error // after it has happened: the answer is lost
 	down    []Span
 	log     []string
 }
@@ -121,6 +126,14 @@ func (m *memory) op(name string) error {
 	return nil
 }
 
+// done is the answer to a write.
+func (m *memory) done(name string) error {
+	if m.cut != nil {
+		return m.cut(name)
+	}
+	return nil
+}
+
 func (m *memory) Lock(_ context.Context, _, owner string, _ time.Duration) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +144,7 @@ func (m *memory) Lock(_ context.Context, _, owner string, _ time.Duration) (bool
 		return false, nil
 	}
 	m.holder = owner
-	return true, nil
+	return true, m.done("lock")
 }
 
 func (m *memory) Unlock(_ context.Context, _, owner string) error {
@@ -163,8 +176,12 @@ func (m *memory) SaveCursor(_ context.Context, _ string, c *Cursor) error {
 	if c.Version != m.cursor.Version {
 		return errors.New("moved by another")
 	}
-	c.Version++
 	m.cursor = *c
+	m.cursor.Version++
+	if err := m.done("save"); err != nil {
+		return err
+	}
+	c.Version++
 	return nil
 }
 
@@ -195,7 +212,7 @@ func (m *memory) SaveRepairs(_ context.Context, list []Repair) error {
 	for _, r := range list {
 		m.repairs[r.GUID] = r
 	}
-	return nil
+	return m.done("saveRepairs")
 }
 
 func (m *memory) Downtime(context.Context) ([]Span, error) { return m.down, m.op("downtime") }
