@@ -76,6 +76,7 @@ func run(t *testing.T, in inside, open func(t *testing.T, s queue.Settings) Open
 		{"Repairs", repairTests},
 		{"Races", raceTests},
 		{"Crash", crashTests},
+		{"Flow", flowTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.tests {
