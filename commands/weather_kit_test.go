@@ -191,7 +191,7 @@ func (c *claims) between(from, to time.Duration) (found []claimAt) {
 func inWeather(t *testing.T, more string, test func(w *weather)) {
 	t.Helper()
 	// What keeps channels in pools is used once outside of any bubble, and the pools are emptied.
-	body, kind := codec.Encode(nil, bytes.Repeat([]byte("preloop "), 100), codec.Zstd)
+	body, kind := codec.Encode(nil, bytes.Repeat([]byte("preloop "), 100))
 	if _, err := codec.Decode(kind, body); err != nil {
 		t.Fatal(err)
 	}

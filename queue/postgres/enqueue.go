@@ -30,7 +30,7 @@ func (s *Store) Enqueue(ctx context.Context, d queue.Delivery, payload []byte) (
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	buf := bodies.Get().(*[]byte)
-	body, kind := codec.Encode((*buf)[:0], payload, codec.Zstd)
+	body, kind := codec.Encode((*buf)[:0], payload)
 	result, settled, err := s.enqueues.do(ctx, arrival{d: &d, headers: toJSON(d.Headers), size: len(payload), codec: kind, body: body})
 	if settled {
 		*buf = body

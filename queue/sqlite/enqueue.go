@@ -17,7 +17,7 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 // waits for the writer.
 func (s *Store) Enqueue(ctx context.Context, d queue.Delivery, payload []byte) (queue.EnqueueResult, error) {
 	buf := bodies.Get().(*[]byte)
-	body, kind := codec.Encode((*buf)[:0], payload, codec.S2)
+	body, kind := codec.Encode((*buf)[:0], payload)
 	headers := toJSON(d.Headers)
 	result, err := getBy(ctx, s, s.enqueues, func(t *tx) (queue.EnqueueResult, error) {
 		return t.enqueue(&d, headers, len(payload), kind, body)

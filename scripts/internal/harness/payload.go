@@ -3,9 +3,13 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-de999ace/preloop/fixtures"
 )
 
 // Repo is the repository that every made-up event comes from.
@@ -21,60 +25,58 @@ func GUID(r *rand.Rand) string {
 
 // IssueOpened is an `issues` payload of about size bytes about issue number n.
 func IssueOpened(r *rand.Rand, n, size int) []byte {
-	base := "https://api.github.com/repos/" + Repo
-	return payload(r, size, map[string]any{
-		"action": "opened",
-		"issue": map[string]any{
-			"id": 1_000_000 + n, "number": n, "title": words(r, 8), "state": "open",
-			"url":      fmt.Sprintf("%s/issues/%d", base, n),
-			"html_url": fmt.Sprintf("https://github.com/%s/issues/%d", Repo, n),
-			"user":     user("octocat"), "labels": []string{},
-		},
-	}, func(p map[string]any, text string) { p["issue"].(map[string]any)["body"] = text })
+	p := github("issues.opened")
+	issue := p["issue"].(map[string]any)
+	base := "https://api.github.com/repos/" + Repo + "/issues/" + strconv.Itoa(n)
+	issue["id"], issue["number"], issue["title"], issue["body"] = 1_000_000+n, n, words(r, 8), ""
+	issue["url"], issue["html_url"] = base, fmt.Sprintf("https://github.com/%s/issues/%d", Repo, n)
+	issue["node_id"] = fmt.Sprintf("I_kwDO%016x", r.Uint64())
+	if missing := size - len(encode(p)); missing > 0 {
+		issue["body"] = words(r, missing/6) // a word and its space
+	}
+	return encode(p)
 }
 
-// Push is a `push` payload of about size bytes.
+// Push is a `push` payload of about size bytes: as many commits as fit, the last with a longer message.
 func Push(r *rand.Rand, size int) []byte {
-	return payload(r, size, map[string]any{
-		"ref": "refs/heads/main", "before": hexID(r), "after": hexID(r), "created": false, "deleted": false, "forced": false,
-		"pusher": map[string]any{"name": "octocat"},
-	}, func(p map[string]any, text string) {
-		p["commits"] = []any{map[string]any{"id": hexID(r), "message": text, "modified": []string{"README.md"}}}
-	})
+	p := github("push.branch")
+	sample := p["commits"].([]any)[0].(map[string]any)
+	p["before"] = hexID(r)
+	var commits []any
+	add := func(length int) []byte {
+		c := commit(r, sample, length)
+		commits = append(commits, c)
+		p["commits"], p["head_commit"], p["after"] = commits, c, c["id"]
+		return encode(p)
+	}
+	text := add(12)
+	each := len(encode(commits[0]))
+	for size-len(text) > 2*each {
+		text = add(12)
+	}
+	if missing := size - len(text) - each; missing > 0 {
+		text = add(missing / 12) // it is the head commit, too
+	}
+	return text
 }
 
-// payload adds what every event has, then as much text as is missing. GitHub's payloads are mostly
-// URLs that repeat one another and compress to a sixth; so do these.
-func payload(r *rand.Rand, size int, event map[string]any, fill func(map[string]any, string)) []byte {
-	event["repository"] = map[string]any{
-		"id": 4711, "name": "widgets", "full_name": Repo, "private": false, "owner": user("octo-org"),
-		"html_url": "https://github.com/" + Repo, "default_branch": "main", "links": links(r),
-	}
-	event["organization"] = map[string]any{"login": "octo-org", "id": 42}
-	event["sender"] = user("octocat")
-	fill(event, "")
-	if missing := size - len(encode(event)); missing > 0 {
-		fill(event, words(r, missing/6)) // a word and its space
-	}
-	return encode(event)
+func commit(r *rand.Rand, sample map[string]any, length int) map[string]any {
+	c := maps.Clone(sample)
+	id := hexID(r)
+	c["id"], c["tree_id"], c["url"] = id, hexID(r), "https://github.com/"+Repo+"/commit/"+id
+	c["message"], c["timestamp"] = words(r, length), time.Unix(1_790_000_000+r.Int64N(10_000_000), 0).UTC().Format(time.RFC3339)
+	return c
 }
 
-func user(login string) map[string]any {
-	base := "https://api.github.com/users/" + login
-	return map[string]any{
-		"login": login, "id": 583231, "type": "User", "site_admin": false, "url": base,
-		"followers_url": base + "/followers", "gists_url": base + "/gists{/gist_id}", "repos_url": base + "/repos",
-		"events_url": base + "/events{/privacy}", "received_events_url": base + "/received_events",
+// github is a payload in GitHub's shape under other people's names: as compressible as everybody's is.
+func github(fixture string) (p map[string]any) {
+	text := strings.NewReplacer("acme", "octo-org", "mira-holt", "octocat", "jun-okafor", "hubot").Replace(string(fixtures.Get(fixture).Body))
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&p); err != nil {
+		panic(err) // a file of this module
 	}
-}
-
-func links(r *rand.Rand) map[string]string {
-	all := map[string]string{}
-	for range 40 {
-		name := words(r, 1) + "_url"
-		all[name] = "https://api.github.com/repos/" + Repo + "/" + name + "{/sha}"
-	}
-	return all
+	return p
 }
 
 var vocabulary = strings.Fields(`when build fails after merge branch main since update parse error returns empty value
