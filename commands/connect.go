@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"runtime"
 
 	"github.com/seed-de999ace/preloop/breaker"
 	"github.com/seed-de999ace/preloop/commands/config"
@@ -78,6 +80,10 @@ func names(secrets []config.NamedSecret) []string {
 func openStore(ctx context.Context, cfg *config.Config, serve bool, log *slog.Logger) (queue.Store, error) {
 	switch cfg.Store.Kind {
 	case config.SQLite:
+		if serve && os.Getenv("GOMAXPROCS") == "" {
+			// The thread that flushes to disk keeps one of Go's processors from everybody else.
+			runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+		}
 		return sqlite.Open(ctx, cfg.Store.Path, sqlite.Options{Settings: settings(cfg), Serve: serve})
 	default:
 		return postgres.Open(ctx, cfg.Store.URL.Reveal(), postgres.Options{Settings: settings(cfg), ListenURL: cfg.StoreListen.URL.Reveal(), Serve: serve, Node: nodeID(), Log: log})
