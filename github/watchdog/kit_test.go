@@ -25,7 +25,7 @@ type history struct {
 	skew     time.Duration // of GitHub's clock
 	nextID   int64
 	reads    int
-	pages    int // of those, that were answered
+	pages    int               // of those, that were answered
 	failRead func(n int) error // n: which read since the start, from 1
 	failPost func(id int64) error
 	url      string
